@@ -1,0 +1,81 @@
+"""Located errors and the wordings that every module shares.
+
+A `SpecError` is the user's to mend and never a traceback; anything else that
+escapes is a fault of gemmgen itself.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+
+@dataclass(frozen=True, order=True)
+class Location:
+    """A place in a spec file; `line` and `column` count from 1."""
+
+    file: str
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}:{self.column}"
+
+
+class SpecError(Exception):
+    """One mistake in a spec: where it is, and a message of one line."""
+
+    def __init__(self, location: Location, message: str) -> None:
+        super().__init__(location, message)
+        self.location = location
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"{self.location}: {self.message}"
+
+
+class SpecErrors(Exception):
+    """All mistakes found in the specs, in order of position, each once."""
+
+    def __init__(self, errors: Iterable[SpecError]) -> None:
+        unique = {(e.location, e.message): e for e in errors}
+        self.errors = tuple(unique[key] for key in sorted(unique))
+        super().__init__(self.errors)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.errors))
+
+
+class UsageError(Exception):
+    """A command that cannot be carried out as given (exit code 2)."""
+
+
+class EnvironmentMissing(Exception):
+    """Something the machine lacks: torch, triton, a GPU (exit code 3)."""
+
+
+def quoted(text: str, limit: int = 60) -> str:
+    """`text` in quotes on one line, every odd character escaped, cut at `limit`."""
+    shown = text if len(text) <= limit else text[: limit - 1] + "…"
+    return ascii(shown).replace("\\u2026", "…")
+
+
+def one_of(allowed: Iterable[str]) -> str:
+    """The list of what is allowed: `(one of: a, b)`."""
+    return f"(one of: {', '.join(allowed)})"
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str:
+    """`; did you mean 'x'?` for the closest match, or nothing."""
+    matches = get_close_matches(name[:100], list(allowed), n=1)
+    return f"; did you mean '{matches[0]}'?" if matches else ""
+
+
+def unknown(kind: str, name: str, allowed: Iterable[str]) -> str:
+    """`unknown dtype 'bf61'; did you mean 'bf16'? (one of: bf16, fp16)`."""
+    allowed = list(allowed)
+    return f"unknown {kind} {quoted(name)}{nearest(name, allowed)} {one_of(allowed)}"
+
+
+def not_built(what: str) -> str:
+    """The wording for a part of the language that this version does not build."""
+    return f"{what} is not built yet"
