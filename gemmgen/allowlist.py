@@ -1,0 +1,134 @@
+"""The last gate before a module is written: its syntax tree against an allow-list.
+
+Whatever a spec holds, a module can only import what is listed here, call what it
+defines or is listed here, and run nothing when imported but definitions.
+"""
+
+import ast
+import builtins
+
+from gemmgen.functions import OPS
+
+_NODES = (
+    ast.Module, ast.Expr, ast.Constant, ast.Name, ast.Attribute, ast.Load, ast.Store,
+    ast.Import, ast.ImportFrom, ast.alias, ast.FunctionDef, ast.arguments, ast.arg,
+    ast.keyword, ast.Return, ast.Assign, ast.AugAssign, ast.For, ast.With,
+    ast.withitem, ast.Call, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.Dict,
+    ast.Starred, ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop,
+    ast.cmpop,
+)  # fmt: skip
+_TOP = (ast.Import, ast.ImportFrom, ast.FunctionDef)
+_IMPORTS = {("torch", None), ("triton", None), ("triton.language", "tl")}
+_SUPPORT = {
+    "Tile", "check", "number", "offset_type", "on_device", "result", "rows", "select",
+    "split",
+}  # fmt: skip
+_BUILTINS = {"float", "min", "range", "tuple"}
+_ATTRIBUTES = {
+    "torch": {"Tensor", "float16", "bfloat16", "float32", "float64"},
+    "triton": {"Config", "autotune", "cdiv", "jit"},
+    "tl": {
+        "arange", "cdiv", "constexpr", "dot", "float16", "bfloat16", "float32",
+        "float64", "load", "maximum", "minimum", "program_id", "store", "where",
+        "zeros", "PropagateNan",
+        *(op.triton[3:] for op in OPS.values() if op.in_place),
+    },
+}  # fmt: skip
+_OF_VALUES = {
+    "ALL", "device", "shape", "stride", "to", "unsqueeze",
+    "m", "n", "k", "group_m", "stages", "warps",
+}  # fmt: skip
+
+
+class NotAllowed(Exception):
+    """A rendered module holds what no template writes: a fault of gemmgen."""
+
+
+def check_module(tree: ast.Module, name: str) -> None:
+    """Raise `NotAllowed` unless the module holds only what a kernel's module may."""
+    for statement in tree.body[1:]:
+        if not (isinstance(statement, _TOP) or _is_table(statement)):
+            raise _refused(statement, "runs when the module is imported")
+    public = [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
+    if public != [name]:
+        raise NotAllowed(f"module {name} does not define {name} once")
+    known = _BUILTINS | set(_ATTRIBUTES) | _SUPPORT | _bound(tree)
+    if clash := _bound(tree) & (set(_ATTRIBUTES) | set(dir(builtins)) & _BUILTINS):
+        raise NotAllowed(f"module {name} binds {sorted(clash)}")
+    for node in ast.walk(tree):
+        _check_node(node, known)
+
+
+def _is_table(statement: ast.stmt) -> bool:
+    """Whether it is `TILES = (Tile(…), …)` of whole numbers alone."""
+    if not (
+        isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple)
+    ):
+        return False
+    target = statement.targets[0]
+    return (
+        isinstance(target, ast.Name)
+        and target.id == "TILES"
+        and all(
+            isinstance(row, ast.Call)
+            and isinstance(row.func, ast.Name)
+            and row.func.id == "Tile"
+            and all(_is_whole(keyword.value) for keyword in row.keywords)
+            for row in statement.value.elts
+        )
+    )
+
+
+def _is_whole(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _bound(tree: ast.Module) -> set[str]:
+    """Every name that the module itself binds, but for imports."""
+    bound = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    bound |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    return bound | {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+
+
+def _check_node(node: ast.AST, known: set[str]) -> None:
+    if not isinstance(node, _NODES):
+        raise _refused(node, "is no node that templates write")
+    match node:
+        case ast.Import():
+            for alias in node.names:
+                if (alias.name, alias.asname) not in _IMPORTS:
+                    raise _refused(node, f"imports {alias.name}")
+        case ast.ImportFrom():
+            names = {alias.name for alias in node.names if alias.asname is None}
+            own = (node.module, node.level) == ("_support", 1)
+            if not own or len(names) != len(node.names) or not names <= _SUPPORT:
+                raise _refused(node, f"imports from {node.module}")
+        case ast.Name() if node.id not in known:
+            raise _refused(node, f"uses the name {node.id}")
+        case ast.Attribute():
+            base = node.value.id if isinstance(node.value, ast.Name) else None
+            if node.attr not in _ATTRIBUTES.get(base or "", _OF_VALUES):
+                raise _refused(node, f"uses the attribute {node.attr}")
+        case ast.FunctionDef():
+            for decorator in node.decorator_list:
+                _check_decorator(decorator)
+
+
+def _check_decorator(node: ast.expr) -> None:
+    """`@triton.jit`, or a call of it or of `triton.autotune`."""
+    function = node.func if isinstance(node, ast.Call) else node
+    if ast.unparse(function) not in ("triton.jit", "triton.autotune"):
+        raise _refused(node, "is no decorator of a kernel")
+
+
+def _refused(node: ast.AST, why: str) -> NotAllowed:
+    line = getattr(node, "lineno", 0)
+    return NotAllowed(f"line {line} of a rendered module {why}")

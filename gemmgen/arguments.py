@@ -1,0 +1,95 @@
+"""The tensors and numbers of one kernel beside A and B, and the text they become."""
+
+from dataclasses import dataclass
+
+from gemmgen.dtypes import DTYPES
+from gemmgen.epilogue import AXES
+from gemmgen.layouts import AXIS_SIZES, Matrix, stride_name
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An extra input: a tensor indexed by `axes`, or a number if there are none.
+
+    `dtype` is its spec name; `arithmetic` that of the epilogue, to which it is cast.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    dtype: str
+    arithmetic: str
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a Python float and not a tensor."""
+        return not self.axes
+
+    @property
+    def shape(self) -> str:
+        """`[M, N]`, for docstrings."""
+        return f"[{', '.join(AXIS_SIZES[axis] for axis in self.axes)}]"
+
+    @property
+    def strides(self) -> tuple[str, ...]:
+        """The kernel's stride arguments."""
+        return tuple(stride_name(self.name, axis) for axis in self.axes)
+
+    @property
+    def stride_values(self) -> tuple[str, ...]:
+        """The launcher's values for `strides`."""
+        return tuple(f"{self.name}.stride({i})" for i in range(len(self.axes)))
+
+    @property
+    def parameter(self) -> str:
+        """The kernel's parameter. A float argument is fp32 unless annotated."""
+        if not self.is_number:
+            return f"{self.name}_ptr"
+        return f"{self.name}: tl.float64" if self.arithmetic == "fp64" else self.name
+
+    @property
+    def in_kernel(self) -> str:
+        """The operand in a formula over the tile: `bias[None, :]`."""
+        return self.name + AXES[self.axes].broadcast
+
+    @property
+    def load(self) -> str:
+        """The statement that loads a tile's part of it, cast to the arithmetic."""
+        if len(self.axes) == 2:
+            matrix = Matrix(self.name, (self.axes[0], self.axes[1]))
+            pointers, mask = matrix.pointers, matrix.mask
+        else:
+            axis, stride = self.axes[0], self.strides[0]
+            pointers = f"{self.name}_ptr + offs_{axis} * {stride}"
+            mask = f"mask_{axis}"
+        return f"{self.name} = tl.load({pointers}, mask={mask}){self._cast}"
+
+    @property
+    def _cast(self) -> str:
+        if self.dtype == self.arithmetic:
+            return ""
+        return f".to(tl.{DTYPES[self.arithmetic].triton})"
+
+
+@dataclass(frozen=True)
+class Result:
+    """An output [M, N]: the epilogue's value `value`, rounded to `dtype` and stored."""
+
+    name: str
+    value: str
+    dtype: str
+    arithmetic: str
+
+    @property
+    def matrix(self) -> Matrix:
+        """The result as a matrix over m and n."""
+        return Matrix(self.name, ("m", "n"))
+
+    @property
+    def store(self) -> str:
+        """The statement that rounds once and stores the tile."""
+        rounded = (
+            self.value
+            if self.dtype == self.arithmetic
+            else f"{self.value}.to(tl.{DTYPES[self.dtype].triton})"
+        )
+        return f"tl.store({self.matrix.pointers}, {rounded}, mask={self.matrix.mask})"

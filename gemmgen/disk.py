@@ -1,0 +1,192 @@
+"""A folder pinned by its descriptor: every write staged, no symbolic link followed.
+
+It must not know what the files are for. An OSError, which a user can cause,
+becomes a UsageError that names the path and the reason.
+"""
+
+import errno
+import fcntl
+import os
+import re
+import secrets
+import signal
+import stat
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from gemmgen.errors import UsageError, quoted
+
+_TEMPORARY = re.compile(r"\.[a-z_][a-z0-9_.]*\.[0-9a-f]{16}\.gemmgen-tmp")
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+_CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+# NFS cannot lock a folder: there, replacing whole files must be enough.
+_CANNOT_LOCK = {errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+
+
+@dataclass(frozen=True)
+class Folder:
+    """An open folder; `locked`: no other build is at work in it."""
+
+    path: Path
+    fd: int
+    locked: bool
+
+    def names(self) -> list[str]:
+        """The names of all that lies in the folder, sorted."""
+        with blamed("read", self.path):
+            return sorted(os.listdir(self.fd))
+
+    def read(self, name: str) -> bytes | None:
+        """The bytes of a regular file, None for anything else."""
+        with blamed("read", self.path / name):
+            if not self._regular(name):
+                return None
+            with open(os.open(name, _OPEN_FILE, dir_fd=self.fd), "rb") as file:
+                return file.read()
+
+    def apply(self, steps: Mapping[str, str | None]) -> None:
+        """Replace each file by its text, or remove it for None, in this order.
+
+        All texts are on the disk before the first file changes. On a failure or
+        an interruption each file is old or new, and no temporary stays.
+        """
+        token = secrets.token_hex(8)
+        staged = {
+            name: f".{name}.{token}.gemmgen-tmp"
+            for name, text in steps.items()
+            if text is not None
+        }
+        try:
+            for name, temporary in staged.items():
+                self._stage(name, temporary, steps[name] or "")
+            for name in steps:
+                self._settle(name, staged.get(name))
+            with blamed("write", self.path):
+                os.fsync(self.fd)
+        except BaseException:
+            self._discard(staged.values())
+            raise
+
+    def sweep(self) -> None:
+        """Remove the temporaries of builds that died; only where none can be live."""
+        if self.locked:
+            self._discard(
+                name
+                for name in self.names()
+                if _TEMPORARY.fullmatch(name) and self._regular(name)
+            )
+
+    def _regular(self, name: str) -> bool:
+        found = os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+        return stat.S_ISREG(found.st_mode)
+
+    def _stage(self, name: str, temporary: str, text: str) -> None:
+        with blamed("write", self.path / name):
+            fd = os.open(temporary, _CREATE_FILE, 0o600, dir_fd=self.fd)
+            with open(fd, "wb") as file:
+                os.fchmod(fd, 0o644)  # as git would: not the umask's choice
+                file.write(text.encode())
+                file.flush()
+                os.fsync(fd)
+
+    def _settle(self, name: str, temporary: str | None) -> None:
+        with blamed("write", self.path / name):
+            if temporary is None:
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=self.fd)
+            else:
+                os.replace(temporary, name, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+
+    def _discard(self, names: Iterable[str]) -> None:
+        for name in names:
+            with suppress(OSError):  # a full or read-only disk: leave what is left
+                os.unlink(name, dir_fd=self.fd)
+
+
+@contextmanager
+def pinned(path: Path, *, write: bool) -> Iterator[Folder | None]:
+    """The folder, locked while in use; made with `write`, else None if missing."""
+    path = _real_parent(path)
+    with blamed("open", path):
+        fd = _open(path, write)
+    if fd is None:
+        yield None
+        return
+    try:
+        yield Folder(path, fd, _lock(path, fd, write))
+    finally:
+        os.close(fd)  # which also unlocks it
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """Let SIGTERM unwind the stack, so that what was staged is cleaned up."""
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(signal.SIGTERM, _exit)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+@contextmanager
+def blamed(verb: str, path: Path) -> Iterator[None]:
+    """Turn an OSError into a UsageError: `cannot write 'path': reason`."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        message = f"cannot {verb} {shown(path)}: {reason}"
+        raise UsageError(message) from None
+
+
+def shown(path: Path) -> str:
+    """A path as messages print it: quoted, on one line."""
+    return quoted(str(path), limit=300)
+
+
+def _real_parent(path: Path) -> Path:
+    """`path` with a name of its own, so that only its last part is not followed."""
+    if path.name in ("", ".."):
+        return Path(os.path.realpath(path))
+    return path
+
+
+def _open(path: Path, write: bool) -> int | None:
+    if path.is_symlink():
+        target = shown(Path(os.path.realpath(path)))
+        raise UsageError(
+            f"output folder {shown(path)} is a symbolic link; name the folder itself: "
+            f"{target}"
+        )
+    try:
+        return os.open(path, _OPEN_FOLDER)
+    except FileNotFoundError:
+        if not write:
+            return None
+    path.mkdir(parents=True, exist_ok=True)
+    return os.open(path, _OPEN_FOLDER)
+
+
+def _lock(path: Path, fd: int, write: bool) -> bool:
+    """Wait for the folder's lock; False where its file system has none."""
+    with blamed("lock", path):
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX if write else fcntl.LOCK_SH)
+        except OSError as error:
+            if error.errno not in _CANNOT_LOCK:
+                raise
+            return False
+    return True
+
+
+def _exit(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

@@ -1,0 +1,94 @@
+"""What a checked epilogue is: its statements, its operands, and their axes.
+
+The table `AXES` says what each operand index means; the parser is next door.
+"""
+
+from dataclasses import dataclass
+
+from gemmgen.expression import Call, Name, Node, names, walk
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What an operand's index says: its sizes, and how it meets the tile [m, n]."""
+
+    axes: tuple[str, ...]
+    broadcast: str
+
+    @property
+    def text(self) -> str:
+        """`[m, n]`, as the language writes it."""
+        return f"[{', '.join(self.axes)}]"
+
+
+AXES: dict[tuple[str, ...], Axes] = {
+    row.axes: row
+    for row in (
+        Axes((), ""),
+        Axes(("n",), "[None, :]"),
+        Axes(("m",), "[:, None]"),
+        Axes(("m", "n"), ""),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An extra input of the epilogue and the axes that index it."""
+
+    name: str
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """`target = value`; `axes` are those along which the value varies."""
+
+    target: str
+    value: Node
+    axes: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the value is a matrix over m and n."""
+        return len(self.axes) == 2
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """A checked epilogue: statements in order, operands in order of first use."""
+
+    statements: tuple[Statement, ...]
+    operands: tuple[Operand, ...]
+
+    def is_identity(self, target: str) -> bool:
+        """Whether the whole epilogue is `target = acc`, which leaves no trace."""
+        only = self.statements[0]
+        return len(self.statements) == 1 and (only.target, only.value) == (
+            target,
+            Name("acc"),
+        )
+
+    @property
+    def used(self) -> frozenset[str]:
+        """Every name that some statement reads."""
+        return frozenset(
+            name for statement in self.statements for name in names(statement.value)
+        )
+
+    @property
+    def heavy(self) -> bool:
+        """Whether the epilogue takes many registers beside the accumulator."""
+        whole = any(len(operand.axes) == 2 for operand in self.operands)
+        return whole or bool(self.functions) or len(self.statements) > 1
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions called, in order of first use."""
+        calls = (
+            part.function
+            for statement in self.statements
+            for part in walk(statement.value)
+            if isinstance(part, Call)
+        )
+        return tuple(dict.fromkeys(calls))

@@ -1,0 +1,224 @@
+"""Table `OPS`: the functions of the epilogue language, one row each.
+
+A row holds the Triton text, the torch function that it must equal, and how far an
+error of its arguments can move its result. Nothing here imports torch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Tensor = Any
+"""A float64 torch tensor; torch is handed in, never imported here."""
+
+NAN = "propagate_nan=tl.PropagateNan.ALL"
+
+
+@dataclass(frozen=True)
+class Op:
+    """One function.
+
+    `triton` is an expression over the parameters; a name of `triton.language` alone
+    (`tl.exp`) is called in place, everything else becomes a helper, whose lines before
+    the result are `steps`. `torch(torch, *arguments)` is the meaning. `moved(torch, *arguments,
+    *errors)` bounds the change of the exact result when each argument moves by at most
+    its error; `rounding(torch, result, *arguments)` bounds the function's own error in
+    units of the roundoff u of the arithmetic (2^-24 for fp32).
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    doc: str
+    triton: str
+    torch: Callable[..., Tensor]
+    moved: Callable[..., Tensor]
+    rounding: Callable[..., Tensor]
+    steps: tuple[str, ...] = ()
+
+    @property
+    def in_place(self) -> bool:
+        """Whether Triton has the function under a name of its own."""
+        return self.triton.startswith("tl.") and self.triton[3:].isidentifier()
+
+    @property
+    def called(self) -> str:
+        """The name that a kernel calls."""
+        return self.triton if self.in_place else self.name
+
+
+def _lipschitz(constant: float) -> Callable[..., Tensor]:
+    return lambda torch, x, dx: constant * dx
+
+
+def _largest(torch: Any, *values: Tensor) -> Tensor:
+    """The largest error: of functions that return one of their arguments."""
+    errors = values[len(values) // 2 :]
+    result = errors[0]
+    for error in errors[1:]:
+        result = torch.maximum(result, error)
+    return result
+
+
+def _none(torch: Any, result: Tensor, *arguments: Tensor) -> Tensor:
+    return torch.zeros_like(result)
+
+
+def _relative(units: float) -> Callable[..., Tensor]:
+    return lambda torch, result, *arguments: units * result.abs()
+
+
+def _through_exp(torch: Any, result: Tensor, x: Tensor) -> Tensor:
+    """exp is taken as 2^(x log2 e) in one rounding, so its error grows with |x|."""
+    return (8.0 + 2.0 * x.abs()) * result.abs()
+
+
+def _inverse_root_moved(torch: Any, x: Tensor, dx: Tensor) -> Tensor:
+    """Largest at the low end of the interval; unbounded where that is not positive."""
+    return torch.where(x > dx, (x - dx).rsqrt() - x.rsqrt(), _unless_exact(torch, dx))
+
+
+def _unless_exact(torch: Any, dx: Tensor) -> Tensor:
+    """Infinity, but nothing where the argument is exact."""
+    return torch.where(dx > 0, torch.inf, torch.zeros_like(dx))
+
+
+OPS: dict[str, Op] = {
+    row.name: row
+    for row in (
+        Op(
+            "relu", ("x",), "max(x, 0); NaN stays NaN.",
+            f"tl.maximum(x, 0.0, {NAN})",
+            lambda torch, x: torch.relu(x), _lipschitz(1.0), _none,
+        ),
+        Op(
+            "leaky_relu", ("x", "slope"), "x where it is positive, else slope * x.",
+            "tl.where(x > 0.0, x, x * slope)",
+            lambda torch, x, slope: torch.where(x > 0, x, x * slope),
+            lambda torch, x, slope, dx, dslope: (
+                slope.abs().clamp(min=1.0) * dx + x.abs() * dslope + dx * dslope
+            ),
+            _relative(1.0),
+        ),
+        Op(
+            "gelu", ("x",), "x times the normal distribution function of x.",
+            "0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))",
+            lambda torch, x: torch.nn.functional.gelu(x), _lipschitz(1.13),
+            lambda torch, result, x: 8.0 * (result.abs() + x.abs()),
+        ),
+        Op(
+            "gelu_tanh", ("x",), "The tanh approximation of gelu, as x * sigmoid(2 u).",
+            "x / (1.0 + tl.exp(-2.0 * u))",
+            lambda torch, x: torch.nn.functional.gelu(x, approximate="tanh"),
+            _lipschitz(1.13),
+            lambda torch, result, x: 8.0 * (result.abs() + x.abs()),
+            steps=("u = 0.7978845608028654 * (x + 0.044715 * x * x * x)",),
+        ),
+        Op(
+            "silu", ("x",), "x * sigmoid(x).",
+            "x / (1.0 + tl.exp(-x))",
+            lambda torch, x: torch.nn.functional.silu(x), _lipschitz(1.1),
+            _through_exp,
+        ),
+        Op(
+            "sigmoid", ("x",), "1 / (1 + exp(-x)).",
+            "tl.sigmoid",
+            lambda torch, x: torch.sigmoid(x), _lipschitz(0.25), _through_exp,
+        ),
+        Op(
+            "tanh", ("x",), "Hyperbolic tangent; a Padé quotient where exp would cancel.",
+            "tl.where(tl.abs(x) < 0.5, small, large)",
+            lambda torch, x: torch.tanh(x), _lipschitz(1.0), _relative(24.0),
+            steps=(
+                "s = tl.minimum(x * x, 0.25)",
+                "p = 135135.0 + s * (17325.0 + s * (378.0 + s))",
+                "q = 135135.0 + s * (62370.0 + s * (3150.0 + s * 28.0))",
+                "small = x * p / q",
+                "large = 2.0 * tl.sigmoid(2.0 * x) - 1.0",
+            ),
+        ),
+        Op(
+            "exp", ("x",), "e to the power x.",
+            "tl.exp",
+            lambda torch, x: torch.exp(x),
+            lambda torch, x, dx: torch.exp(x) * torch.expm1(dx), _through_exp,
+        ),
+        Op(
+            "log", ("x",), "Natural logarithm.",
+            "tl.log",
+            lambda torch, x: torch.log(x),
+            lambda torch, x, dx: torch.where(
+                x > dx, -torch.log1p(-dx / x), _unless_exact(torch, dx)
+            ),
+            lambda torch, result, x: 4.0 * (result.abs() + 1.0),
+        ),
+        Op(
+            "sqrt", ("x",), "Square root.",
+            "tl.sqrt",
+            lambda torch, x: torch.sqrt(x),
+            lambda torch, x, dx: torch.where(
+                x > dx, dx / x.sqrt(), _unless_exact(torch, dx)
+            ),
+            _relative(4.0),
+        ),
+        Op(
+            "rsqrt", ("x",), "1 / sqrt(x).",
+            "tl.rsqrt",
+            lambda torch, x: torch.rsqrt(x), _inverse_root_moved, _relative(4.0),
+        ),
+        Op(
+            "erf", ("x",), "Error function.",
+            "tl.erf",
+            lambda torch, x: torch.erf(x), _lipschitz(1.13), _relative(4.0),
+        ),
+        Op(
+            "abs", ("x",), "Absolute value.",
+            "tl.abs",
+            lambda torch, x: torch.abs(x), _lipschitz(1.0), _none,
+        ),
+        Op(
+            "square", ("x",), "x * x.",
+            "x * x",
+            lambda torch, x: torch.square(x),
+            lambda torch, x, dx: (2.0 * x.abs() + dx) * dx, _relative(1.0),
+        ),
+        Op(
+            "softplus", ("x",), "log(1 + exp(x)); x itself above 20, as in torch.",
+            f"tl.where(x > 20.0, x, tl.maximum(x, 0.0, {NAN}) + log1p_t)",
+            lambda torch, x: torch.nn.functional.softplus(x), _lipschitz(1.0),
+            lambda torch, result, x: (
+                8.0 * result.abs() + 2.0 * x.abs() * torch.exp(-x.abs())
+            ),
+            steps=(
+                "t = tl.exp(-tl.abs(x))",
+                "w = 1.0 + t",
+                "log1p_t = tl.where(w == 1.0, t, tl.log(w) * (t / (w - 1.0)))",
+            ),
+        ),
+        Op(
+            "hardswish", ("x",), "x * clamp(x + 3, 0, 6) / 6.",
+            "x * gate / 6.0",
+            lambda torch, x: torch.nn.functional.hardswish(x), _lipschitz(1.5),
+            lambda torch, result, x: 8.0 * result.abs() + 4.0 * x.abs(),
+            steps=(
+                f"gate = tl.maximum(x + 3.0, 0.0, {NAN})",
+                f"gate = tl.minimum(gate, 6.0, {NAN})",
+            ),
+        ),
+        Op(
+            "minimum", ("x", "y"), "The smaller; NaN if either is.",
+            f"tl.minimum(x, y, {NAN})",
+            lambda torch, x, y: torch.minimum(x, y), _largest, _none,
+        ),
+        Op(
+            "maximum", ("x", "y"), "The larger; NaN if either is.",
+            f"tl.maximum(x, y, {NAN})",
+            lambda torch, x, y: torch.maximum(x, y), _largest, _none,
+        ),
+        Op(
+            "clamp", ("x", "lo", "hi"), "x kept in [lo, hi]; NaN stays NaN.",
+            f"tl.minimum(tl.maximum(x, lo, {NAN}), hi, {NAN})",
+            lambda torch, x, lo, hi: torch.clamp(x, lo, hi), _largest, _none,
+        ),
+    )
+}  # fmt: skip
+"""`where` is part of the grammar, not of this table: its condition is no number."""

@@ -1,0 +1,94 @@
+"""Table of layouts, and `Matrix`: a logical operand over its storage.
+
+A matrix spells its own fragments of kernel text, so that templates never ask whether
+it is stored transposed.
+"""
+
+from dataclasses import dataclass
+
+AXIS_SIZES = {"m": "M", "n": "N", "k": "K"}
+
+
+def stride_name(name: str, axis: str) -> str:
+    """`stride_am` for a one-letter name, `stride_bias_n` for a longer one."""
+    return f"stride_{name}{axis}" if len(name) == 1 else f"stride_{name}_{axis}"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Whether A and B are passed as they are multiplied (N) or transposed (T)."""
+
+    name: str
+    a_transposed: bool
+    b_transposed: bool
+
+
+LAYOUTS: dict[str, Layout] = {
+    row.name: row
+    for row in (
+        Layout("NN", False, False),
+        Layout("NT", False, True),
+        Layout("TN", True, False),
+        Layout("TT", True, True),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix with logical axes `axes` (such as m, k), stored [rows, columns].
+
+    `transposed` says that the tensor passed holds the axes in the other order.
+    """
+
+    name: str
+    axes: tuple[str, str]
+    transposed: bool = False
+
+    @property
+    def stored_axes(self) -> tuple[str, str]:
+        """The axes in the order of the tensor's dimensions."""
+        return (self.axes[1], self.axes[0]) if self.transposed else self.axes
+
+    @property
+    def stored_sizes(self) -> tuple[str, ...]:
+        """`("N", "K")`: the sizes of the tensor passed."""
+        return tuple(AXIS_SIZES[axis] for axis in self.stored_axes)
+
+    @property
+    def contiguous_axis(self) -> str:
+        """The axis that is contiguous when the tensor passed is."""
+        return self.stored_axes[1]
+
+    @property
+    def strides(self) -> tuple[str, ...]:
+        """The kernel's stride arguments, in logical order."""
+        return tuple(stride_name(self.name, axis) for axis in self.axes)
+
+    @property
+    def stride_values(self) -> tuple[str, ...]:
+        """The launcher's values for `strides`: `("b.stride(1)", "b.stride(0)")`."""
+        return tuple(
+            f"{self.name}.stride({self.stored_axes.index(axis)})" for axis in self.axes
+        )
+
+    @property
+    def product_text(self) -> str:
+        """The operand as a formula writes it: `b.T` if it is stored transposed."""
+        return f"{self.name}.T" if self.transposed else self.name
+
+    @property
+    def pointers(self) -> str:
+        """Pointers to a tile at `offs_<axis>`, as kernel text."""
+        rows, columns = self.axes
+        row_stride, column_stride = self.strides
+        return (
+            f"{self.name}_ptr + offs_{rows}[:, None] * {row_stride}"
+            f" + offs_{columns}[None, :] * {column_stride}"
+        )
+
+    @property
+    def mask(self) -> str:
+        """Which elements of a tile exist, as kernel text over `mask_<axis>`."""
+        rows, columns = self.axes
+        return f"mask_{rows}[:, None] & mask_{columns}[None, :]"

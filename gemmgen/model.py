@@ -1,0 +1,190 @@
+"""What a tile costs on a target: shared memory, registers, stages, predicted time.
+
+Pure arithmetic over the tables, nothing measured at run time. The shared-memory rule
+holds for pointer kernels as Triton 3.6 compiles them; tests compare it with the
+compiler over every kernel and a grid of tiles.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+
+from gemmgen.dtypes import DTYPES
+from gemmgen.targets import Target
+
+MAX_STAGES = 6
+"""Deeper rings than this measured no faster on any shape (H100, published)."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """What is multiplied: storage bytes of an operand element, and the unit used.
+
+    `kind` is a key of `Target.flops_per_clock`: a dtype's name, or for fp32 inputs the
+    precision. `out_bytes` is the size of the largest result element.
+    """
+
+    kind: str
+    bytes: int
+    out_bytes: int
+
+    @property
+    def accumulator_words(self) -> int:
+        """32-bit registers that one accumulator element takes."""
+        return 2 if self.kind == "fp64" else 1
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The tile of one program: sizes in elements, `stages` of the load ring, warps."""
+
+    m: int
+    n: int
+    k: int
+    group_m: int
+    stages: int
+    warps: int
+
+
+def product_kind(dtype: str, precision: str | None) -> str:
+    """The key of `Target.flops_per_clock` for inputs of `dtype`."""
+    return (precision or "ieee") if dtype == "fp32" else DTYPES[dtype].name
+
+
+def instruction(tile: Tile, product: Product, target: Target) -> str:
+    """The unit that Triton multiplies the tile with: fma, mma, wgmma or tcgen05.
+
+    Asynchronous units take tiles of at least 64 rows and whole warp groups. Triton 3.6
+    has no tensor-core path for fp64 above sm_90.
+    """
+    if product.kind == "ieee" or (product.kind == "fp64" and target.architecture > 90):
+        return "fma"
+    whole = tile.m >= 64 and tile.warps % 4 == 0
+    if product.kind == "fp64" or target.architecture < 90 or not whole:
+        return "mma"
+    return "tcgen05" if target.architecture >= 100 else "wgmma"
+
+
+def why_not_compiled(tile: Tile, product: Product, target: Target) -> str | None:
+    """Why Triton cannot compile the tile at all, or None."""
+    if product.kind == "fp64" and target.architecture > 90:
+        if tile.m >= 64 and tile.warps % 4 == 0:
+            return (
+                f"Triton compiles fp64 for {target.name} only with m up to 32 or "
+                "fewer than 4 warps"
+            )
+    return None
+
+
+def shared_memory(tile: Tile, product: Product, target: Target) -> int:
+    """Bytes of shared memory that a program takes, never less than the compiler's.
+
+    A ring of K blocks of A and B: `stages` deep for the asynchronous units, one less
+    for the others, whose last block is in registers. A product split in three keeps
+    two parts of its block of B instead of the last stage. sm_100 adds 8 bytes for a
+    barrier, 16 when loads overlap. The epilogue reuses the ring to reorder the result,
+    for which the whole of it is an upper bound.
+    """
+    stage = (tile.m + tile.n) * tile.k * product.bytes
+    unit = instruction(tile, product, target)
+    if unit in ("fma", "mma"):
+        ring = max(1, tile.stages - 1) * stage
+    elif product.kind == "tf32x3":
+        ring = (tile.stages - 1) * stage + 2 * tile.n * tile.k * product.bytes
+    else:
+        ring = tile.stages * stage
+    if unit == "tcgen05":
+        ring += 8 if tile.stages == 1 or product.kind == "tf32x3" else 16
+    return max(ring, tile.m * tile.n * product.out_bytes)
+
+
+def fits(tile: Tile, product: Product, target: Target) -> bool:
+    """Whether a block may have the shared memory that the tile takes."""
+    return shared_memory(tile, product, target) <= target.shared_per_block
+
+
+def accumulator_registers(tile: Tile, product: Product) -> int:
+    """32-bit registers of the accumulator in each thread."""
+    return math.ceil(tile.m * tile.n * product.accumulator_words / (32 * tile.warps))
+
+
+def default_warps(m: int, n: int, product: Product) -> int:
+    """Warps that keep the accumulator at 64 registers a thread, 4 to 8."""
+    words = m * n * product.accumulator_words
+    return 4 if words <= 64 * 32 * 4 else 8
+
+
+def block_clocks(tile: Tile, product: Product, target: Target) -> float:
+    """Clocks of one K block: the slowest of the unit, shared memory and L2."""
+    flops = 2 * tile.m * tile.n * tile.k / target.flops_per_clock[product.kind]
+    loaded = (tile.m + tile.n) * tile.k * product.bytes
+    moved = loaded + (max(64, tile.m) + tile.n) * tile.k * product.bytes
+    per_sm = target.l2_bandwidth / target.sms / target.clock
+    return max(flops, moved / 128, loaded / per_sm)
+
+
+def resident(tile: Tile, product: Product, target: Target) -> int:
+    """Programs that fit on one SM at a time, by shared memory, registers and warps."""
+    bytes_each = shared_memory(tile, product, target) + target.reserved_per_block
+    # Addresses and masks take about as much as 64x64 tiles' accumulators.
+    registers = min(255, accumulator_registers(tile, product) + 72)
+    by_registers = 65536 // (registers * 32 * tile.warps)
+    return min(target.shared_per_sm // bytes_each, by_registers, 64 // tile.warps)
+
+
+def predicted_time(
+    sizes: tuple[int, int, int], tile: Tile, product: Product, target: Target
+) -> float:
+    """Seconds for M, N, K: waves of tiles against the least memory traffic.
+
+    A load has (stages - 1) K blocks of all resident programs to arrive in; what is left
+    of the latency stalls every turn of the ring.
+    """
+    m, n, k = sizes
+    tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
+    share = max(1, min(resident(tile, product, target), math.ceil(tiles / target.sms)))
+    block = block_clocks(tile, product, target) * share
+    ahead = max(1, tile.stages - 1)
+    stall = max(0.0, target.latency - ahead * block) / ahead
+    waves = math.ceil(tiles / (target.sms * share))
+    clocks = (
+        waves * (math.ceil(k / tile.k) * (block + stall) + target.overhead)
+        + target.latency
+    )
+    traffic = (m * k + n * k) * product.bytes + m * n * product.out_bytes
+    return max(clocks / target.clock, traffic / target.memory_bandwidth)
+
+
+PLANNING_SIZES = (4096, 4096, 4096)
+"""The shape that stages are sized for when a tile serves every shape."""
+
+
+@cache
+def best_stages(tile: Tile, product: Product, target: Target) -> int | None:
+    """The fewest stages within 0.5 % of the fastest that fits; None if none fits."""
+    candidates = [replace(tile, stages=stages) for stages in range(2, MAX_STAGES + 1)]
+    fitting = [one for one in candidates if fits(one, product, target)]
+    if not fitting:
+        one = replace(tile, stages=1)
+        return 1 if fits(one, product, target) else None
+    times = [predicted_time(PLANNING_SIZES, one, product, target) for one in fitting]
+    return next(
+        one.stages
+        for one, time in zip(fitting, times, strict=True)
+        if time <= 1.005 * min(times)
+    )
+
+
+def nearest_fitting(tile: Tile, product: Product, target: Target) -> Tile | None:
+    """The tile reached by halving the largest of k, m and n until it fits."""
+    while not fits(tile, product, target):
+        if tile.stages > 2:
+            tile = replace(tile, stages=tile.stages - 1)
+        elif tile.k > 32:
+            tile = replace(tile, k=tile.k // 2)
+        elif max(tile.m, tile.n) > 16:
+            side = "m" if tile.m >= tile.n else "n"
+            tile = replace(tile, **{side: getattr(tile, side) // 2})
+        else:
+            return None
+    return tile

@@ -1,0 +1,348 @@
+"""Spec → `Plan`: the rules between fields, and every fact that a kernel derives.
+
+A `Plan` is plain data and the only input of templates and of checks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from gemmgen import header
+from gemmgen.arguments import Operand, Result
+from gemmgen.dispatch import GROUP_M, Row, candidates, table
+from gemmgen.dtypes import DTYPES, PRECISIONS
+from gemmgen.epilogue import Epilogue
+from gemmgen.epilogue_parser import compile_epilogue
+from gemmgen.errors import SpecError, SpecErrors, not_built, one_of, quoted, unknown
+from gemmgen.layouts import LAYOUTS, Matrix
+from gemmgen.model import (
+    Product,
+    Tile,
+    best_stages,
+    default_warps,
+    fits,
+    nearest_fitting,
+    product_kind,
+    shared_memory,
+    why_not_compiled,
+)
+from gemmgen.operations import OPERATIONS
+from gemmgen.spec import KernelSpec, Spec, parse
+from gemmgen.targets import TARGETS, Target
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One kernel, decided: nothing about it is left to a template.
+
+    `rows` is the dispatch table; with runtime autotuning `configs` takes its place.
+    """
+
+    name: str
+    op: str
+    layout: str
+    a: Matrix
+    b: Matrix
+    dtype: str
+    accumulator: str
+    out: str
+    precision: str | None
+    product: Product
+    epilogue: Epilogue
+    operands: tuple[Operand, ...]
+    results: tuple[Result, ...]
+    schedule: str
+    targets: tuple[str, ...]
+    rows: tuple[Row, ...]
+    configs: tuple[Tile, ...]
+    tiles_text: str
+
+    @property
+    def tiles(self) -> tuple[tuple[Target, Tile], ...]:
+        """Every (target, tile) that the module can launch, each once."""
+        pairs = [(row.architecture, row.tile) for row in self.rows]
+        pairs += [
+            (TARGETS[target].architecture, tile)
+            for target in self.targets
+            for tile in self.configs
+        ]
+        by_architecture = {target.architecture: target for target in TARGETS.values()}
+        return tuple((by_architecture[sm], tile) for sm, tile in dict.fromkeys(pairs))
+
+
+def load(path: Path, source: str | None = None) -> tuple[Plan, ...]:
+    """The plans of a spec file, in its order; `source` is the name errors show.
+
+    Raises `SpecErrors` with every mistake of the file, and `OSError`.
+    """
+    spec = parse(path.read_bytes(), source or str(path))
+    return plans(spec)
+
+
+def plans(spec: Spec) -> tuple[Plan, ...]:
+    """Plan every kernel; raise `SpecErrors` with all that is wrong in any of them."""
+    planned: list[Plan] = []
+    errors: list[SpecError] = []
+    for kernel in spec.kernels:
+        try:
+            planned.append(_Planner(kernel, spec.targets).plan())
+        except SpecErrors as found:
+            errors.extend(found.errors)
+    if errors:
+        raise SpecErrors(errors)
+    return tuple(planned)
+
+
+def fingerprint(plan: Plan) -> str:
+    """The hash of all that a plan holds: what a generated file is made from."""
+    return header.entry_hash(asdict(plan))
+
+
+class _Planner:
+    """Decides one kernel, collecting the mistakes of each independent part."""
+
+    def __init__(self, spec: KernelSpec, targets: Sequence[str]) -> None:
+        self.spec = spec
+        self.targets = [TARGETS[name] for name in targets]
+        self.errors: list[SpecError] = []
+
+    def fail(self, *path: str | int, message: str) -> None:
+        self.errors.append(SpecError(self.spec.at(*path), message))
+
+    def plan(self) -> Plan:
+        spec, operation = self.spec, OPERATIONS[self.spec.op]
+        layout = LAYOUTS[spec.layout]
+        a = Matrix(operation.a, ("m", "k"), layout.a_transposed)
+        b = Matrix(operation.b, ("k", "n"), layout.b_transposed)
+        out, accumulator = self.dtypes()
+        precision = self.precision()
+        epilogue = self.epilogue((a.name, b.name), operation.result)
+        operands = self.operands(epilogue, accumulator, out) if epilogue else ()
+        results = self.results(epilogue, accumulator, out) if epilogue else ()
+        if self.errors:
+            raise SpecErrors(self.errors)
+        assert epilogue is not None
+        product = Product(
+            product_kind(spec.dtype.a, precision),
+            DTYPES[spec.dtype.a].bytes,
+            max(DTYPES[result.dtype].bytes for result in results),
+        )
+        rows, configs = self.tiles(product, epilogue)
+        if self.errors:
+            raise SpecErrors(self.errors)
+        return Plan(
+            name=spec.name,
+            op=spec.op,
+            layout=spec.layout,
+            a=a,
+            b=b,
+            dtype=spec.dtype.a,
+            accumulator=accumulator,
+            out=out,
+            precision=precision,
+            product=product,
+            epilogue=epilogue,
+            operands=operands,
+            results=results,
+            schedule="tiled",
+            targets=tuple(target.name for target in self.targets),
+            rows=rows,
+            configs=configs,
+            tiles_text=_tiles_text(spec),
+        )
+
+    def dtypes(self) -> tuple[str, str]:
+        """The out dtype and the accumulator, checked against the inputs."""
+        names = self.spec.dtype
+        row = DTYPES[names.a]
+        if names.b != names.a:
+            self.fail(
+                "dtype", "b",
+                message=f"a is {names.a} and b is {names.b}: both must be the same",
+            )  # fmt: skip
+        if names.acc not in (None, row.accumulator):
+            self.fail(
+                "dtype", "acc",
+                message=f"{names.a} accumulates in {row.accumulator}, not {names.acc}",
+            )  # fmt: skip
+        if names.out not in row.outputs:
+            self.fail(
+                "dtype", "out",
+                message=f"out {quoted(names.out)} is not possible for {names.a} inputs "
+                + one_of(row.outputs),
+            )  # fmt: skip
+        return names.out, row.accumulator
+
+    def precision(self) -> str | None:
+        if self.spec.dtype.a == "fp32":
+            return self.spec.precision or next(iter(PRECISIONS))
+        if self.spec.precision is not None:
+            self.fail(
+                "precision",
+                message=f"precision chooses how fp32 is multiplied; dtype is "
+                f"{self.spec.dtype.a}",
+            )
+        return None
+
+    def epilogue(self, taken: tuple[str, ...], result: str) -> Epilogue | None:
+        try:
+            return compile_epilogue(
+                self.spec.epilogue, result, taken, self.spec.inside_epilogue
+            )
+        except SpecError as error:
+            self.errors.append(error)
+            return None
+
+    def operands(
+        self, epilogue: Epilogue, arithmetic: str, out: str
+    ) -> tuple[Operand, ...]:
+        """Operands with their dtypes: the out dtype unless the spec names another."""
+        named = self.spec.operands
+        known = {operand.name: operand for operand in epilogue.operands}
+        for name, dtype in named.items():
+            if name not in known:
+                self.fail(
+                    "operands", name,
+                    message=unknown("operand", name, known)
+                    if known else f"the epilogue has no operand {quoted(name)}",
+                )  # fmt: skip
+            elif not known[name].axes:
+                self.fail(
+                    "operands", name,
+                    message=f"{name}[] is a Python float and has no dtype",
+                )  # fmt: skip
+            elif not DTYPES[dtype].built:
+                self.fail("operands", name, message=not_built(f"operand dtype {dtype}"))
+        return tuple(
+            Operand(
+                one.name,
+                one.axes,
+                named.get(one.name, out) if one.axes else arithmetic,
+                arithmetic,
+            )
+            for one in epilogue.operands
+        )
+
+    def results(
+        self, epilogue: Epilogue, arithmetic: str, out: str
+    ) -> tuple[Result, ...]:
+        """What is returned: the last statement, or what `outputs` names."""
+        targets = [statement.target for statement in epilogue.statements]
+        chosen = self.spec.outputs or ((targets[-1], None),)
+        results = []
+        for position, (name, dtype) in enumerate(chosen):
+            key = name if dtype is not None else position
+            if name not in targets:
+                self.fail("outputs", key, message=unknown("output", name, targets))
+                continue
+            dtype = dtype or out
+            if dtype not in DTYPES[self.spec.dtype.a].outputs:
+                self.fail(
+                    "outputs", key,
+                    message=f"output {quoted(name)} cannot be {dtype} "
+                    + one_of(DTYPES[self.spec.dtype.a].outputs),
+                )  # fmt: skip
+            value = "acc" if epilogue.is_identity(name) else name
+            results.append(Result(name, value, dtype, arithmetic))
+        self.check_used(epilogue, [name for name, _ in chosen])
+        return tuple(results)
+
+    def check_used(self, epilogue: Epilogue, returned: Sequence[str]) -> None:
+        """Every statement is returned or used; what is returned spans the matrix."""
+        for statement in epilogue.statements:
+            if (
+                statement.target not in returned
+                and statement.target not in epilogue.used
+            ):
+                self.fail(
+                    "epilogue",
+                    message=f"{quoted(statement.target)} is neither used nor returned",
+                )
+            if statement.target in returned and not statement.whole:
+                self.fail(
+                    "epilogue",
+                    message=f"output {quoted(statement.target)} does not vary along "
+                    "both m and n, so it is no matrix [M, N]",
+                )
+
+    def tiles(
+        self, product: Product, epilogue: Epilogue
+    ) -> tuple[tuple[Row, ...], tuple[Tile, ...]]:
+        """The dispatch rows, newest architecture first, or runtime configurations."""
+        newest_first = sorted(self.targets, key=lambda target: -target.architecture)
+        if self.spec.autotune:
+            return (), self.configs(product)
+        rows: list[Row] = []
+        for target in newest_first:
+            tiles = (
+                self.listed(product, target)
+                if self.spec.tiles
+                else candidates(product, target, 64 if epilogue.heavy else 0)
+            )
+            if tiles:
+                rows.extend(table(tiles, product, target))
+        return tuple(rows), ()
+
+    def configs(self, product: Product) -> tuple[Tile, ...]:
+        """The tiles that Triton's autotuner races, each fit for every target."""
+        if not self.spec.tiles:
+            self.fail("autotune", message="autotune: runtime needs a list of tiles")
+            return ()
+        per_target = [self.listed(product, target) for target in self.targets]
+        if self.errors:
+            return ()
+        return tuple(
+            min(same, key=lambda tile: tile.stages)
+            for same in zip(*per_target, strict=True)
+        )
+
+    def listed(self, product: Product, target: Target) -> list[Tile]:
+        """The spec's tiles with stages and warps filled in for one target."""
+        tiles = []
+        for index, given in enumerate(self.spec.tiles):
+            tile = Tile(
+                given.m,
+                given.n,
+                given.k,
+                given.group_m or GROUP_M,
+                given.stages or 2,
+                given.warps or default_warps(given.m, given.n, product),
+            )
+            if not given.stages:
+                tile = replace(tile, stages=best_stages(tile, product, target) or 2)
+            reason = why_not_compiled(tile, product, target)
+            if not fits(tile, product, target):
+                reason = _too_big(tile, product, target)
+            if reason:
+                self.fail("tiles", index, message=reason)
+            tiles.append(tile)
+        return tiles
+
+
+def _too_big(tile: Tile, product: Product, target: Target) -> str:
+    """The message for a tile whose shared memory is over the limit."""
+    near = nearest_fitting(tile, product, target)
+    advice = (
+        f"; nearest that fits: {{m: {near.m}, n: {near.n}, k: {near.k}, "
+        f"stages: {near.stages}}}"
+        if near
+        else ""
+    )
+    return (
+        f"tile {tile.m}x{tile.n}x{tile.k} with {tile.stages} stages needs "
+        f"{shared_memory(tile, product, target)} bytes of shared memory; {target.name} "
+        f"has {target.shared_per_block} for a block{advice}"
+    )
+
+
+def _tiles_text(spec: KernelSpec) -> str:
+    """The tiles as the spec gives them, for the header."""
+    texts = []
+    for tile in spec.tiles:
+        given = tile.model_dump(exclude_none=True)
+        texts.append("{" + ", ".join(f"{k}: {v}" for k, v in given.items()) + "}")
+    return (
+        "auto"
+        if not texts
+        else texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    )

@@ -1,0 +1,65 @@
+"""`Plan` → source text: the one Jinja environment, then black, then the last gate.
+
+Pure: reads its own templates and nothing else; writes nothing.
+"""
+
+import ast
+import functools
+from collections.abc import Sequence
+
+import black
+from jinja2 import FileSystemLoader, StrictUndefined
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from gemmgen import header
+from gemmgen.allowlist import check_module
+from gemmgen.generator import template_root
+from gemmgen.plan import Plan, fingerprint
+from gemmgen.text import WIDTH, ModuleText
+
+BLACK_MODE = black.Mode(target_versions={black.TargetVersion.PY310}, line_length=WIDTH)
+
+
+def module(plan: Plan, source: str) -> str:
+    """The module of a kernel, formatted and sealed; `source` names its spec."""
+    text = ModuleText(plan)
+    head = header.head(source, fingerprint(plan), text.entry)
+    made = _formatted(_environment(), f"{plan.schedule}.py.jinja", head, text=text)
+    check_module(ast.parse(made), plan.name)
+    return header.seal(made)
+
+
+def package(names: Sequence[str]) -> str:
+    """`__init__.py`, which brings out the launcher of every module in `names`."""
+    head = header.head(None, header.entry_hash(sorted(names)), ["name: __init__"])
+    made = _formatted(_environment(), "package.py.jinja", head, names=sorted(names))
+    return header.seal(made)
+
+
+def support() -> str:
+    """`_support.py`, the same for every folder."""
+    head = header.head(None, header.entry_hash("support"), ["name: _support"])
+    return header.seal(_formatted(_environment(), "support.py.jinja", head))
+
+
+@functools.cache
+def _environment() -> ImmutableSandboxedEnvironment:
+    return ImmutableSandboxedEnvironment(
+        loader=FileSystemLoader(template_root()),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+
+
+def _formatted(
+    environment: ImmutableSandboxedEnvironment,
+    template: str,
+    head: str,
+    **values: object,
+) -> str:
+    """One template, filled and put in black's form."""
+    raw = environment.get_template(template).render(head=head, **values)
+    return black.format_str(raw, mode=BLACK_MODE)
