@@ -4,14 +4,23 @@ It decides what must be rendered and what is known to be unchanged. It must not
 import the renderer when nothing has to be rendered, nor print.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gemmgen import folder, generator, header, lockfile, plan, workers
-from gemmgen.disk import blamed, real
+from gemmgen import folder, generator, lockfile, plan, workers
+from gemmgen.disk import blamed, real, shown
 from gemmgen.errors import SpecError, SpecErrors, UsageError, quoted
-from gemmgen.folder import LOCK, PACKAGE, SUPPORT, Change, Contents, State, Wanted
+from gemmgen.folder import (
+    LOCK,
+    PACKAGE,
+    SUPPORT,
+    Change,
+    Contents,
+    Found,
+    State,
+    Wanted,
+)
 from gemmgen.plan import Plan
 
 OnDone = Callable[[str], object]
@@ -69,8 +78,7 @@ def build(
     each file's name as it is rendered.
     """
     job = _job(specs, out)
-    known = lockfile.vouched(folder.look(job.folder), generator.digest())
-    wanted = _wanted(job, known, on_done)
+    wanted = _wanted(job, on_done, gate=False)
     return Report(job.folder, tuple(folder.publish(job.folder, wanted, force=force)))
 
 
@@ -79,13 +87,13 @@ def check(
 ) -> Report:
     """Compare `out` with what `build` would write; write nothing, trust no shortcut."""
     job = _job(specs, out)
-    wanted = _wanted(job, {}, on_done, strict=True)
+    wanted = _wanted(job, on_done, gate=True)
     return Report(job.folder, tuple(folder.inspect(job.folder, wanted)))
 
 
 def outputs(specs: Sequence[Path], out: Path | None = None) -> dict[str, str]:
     """The text of every file that `build` would write to an empty folder, by name."""
-    wanted = _wanted(_job(specs, out), {}, None, strict=True)
+    wanted = _wanted(_job(specs, out), None, gate=True)
     files = {**wanted.files, **wanted.finish({}, {})}
     return {name: files[name] for name in sorted(files)}
 
@@ -93,49 +101,43 @@ def outputs(specs: Sequence[Path], out: Path | None = None) -> dict[str, str]:
 def _job(specs: Sequence[Path], out: Path | None) -> _Job:
     if not specs:
         raise UsageError("no spec is given")
-    target = real(out or specs[0].parent / "generated")
-    paths = {real(spec): spec for spec in specs}
-    sources = {path: _source(path, target) for path in paths}
-    _once(sources)
+    target = specs[0].parent / "generated" if out is None else out
+    sources = _sources(specs, target)
     kernels: list[_Kernel] = []
     errors: list[SpecError] = []
-    for path, given in paths.items():
+    for source, spec in sources.items():
         try:
-            kernels += [_Kernel(one, sources[path]) for one in _load(given)]
+            with blamed("read", spec):
+                kernels += [_Kernel(one, source) for one in plan.load(spec)]
         except SpecErrors as found:
             errors += found.errors
     if errors:
         raise SpecErrors(errors)
     _check_names(kernels)
-    return _Job(target, frozenset(sources.values()), tuple(kernels))
+    return _Job(target, frozenset(sources), tuple(kernels))
 
 
-def _load(spec: Path) -> tuple[Plan, ...]:
-    with blamed("read", spec):
-        return plan.load(spec)
-
-
-def _source(spec: Path, target: Path) -> str:
-    """How a file names its spec: never by a path that another machine lacks."""
-    if spec.is_relative_to(target.parent):
-        return spec.relative_to(target.parent).as_posix()
-    return spec.name
-
-
-def _once(sources: Mapping[Path, str]) -> None:
-    """Two specs outside the folder's parent must not be told apart by path alone."""
-    seen: set[str] = set()
-    for source in sources.values():
-        if source in seen:
+def _sources(specs: Sequence[Path], target: Path) -> dict[str, Path]:
+    """Each spec, once, by the name that generated files give it."""
+    sources: dict[str, Path] = {}
+    root = real(target).parent
+    for spec in specs:
+        source = _source(real(spec), root)
+        if real(sources.setdefault(source, spec)) != real(spec):
             raise UsageError(
-                f"two specs are named {quoted(source)} and lie outside the output "
-                "folder's parent, so their files could not be told apart; rename one"
+                f"two specs are named {quoted(source)} and lie outside {shown(root)}: "
+                "their files could not be told apart; rename one"
             )
-        seen.add(source)
+    return sources
+
+
+def _source(spec: Path, root: Path) -> str:
+    """The path from beside the output folder; never one of this machine alone."""
+    return spec.relative_to(root).as_posix() if spec.is_relative_to(root) else spec.name
 
 
 def _check_names(kernels: Iterable[_Kernel]) -> None:
-    owners: dict[str, str] = {PACKAGE: "gemmgen", SUPPORT: "gemmgen"}
+    owners = {PACKAGE: "gemmgen", SUPPORT: "gemmgen"}
     for kernel in kernels:
         other = owners.setdefault(kernel.file, kernel.source)
         if other != kernel.source:
@@ -145,19 +147,69 @@ def _check_names(kernels: Iterable[_Kernel]) -> None:
             )
 
 
-def _wanted(
-    job: _Job, known: Contents, on_done: OnDone | None, *, strict: bool = False
-) -> Wanted:
-    """All files of the job; with `strict`, by rendering each one."""
-    files = _modules(job.kernels, known, on_done or (lambda name: None))
-    files[SUPPORT] = _text(known, SUPPORT) or _support()
+def _wanted(job: _Job, on_done: OnDone | None, *, gate: bool) -> Wanted:
+    """All files of the job, rendered where they are not known to be unchanged.
+
+    A gate knows nothing, and does not mind which generator wrote what is right.
+    """
     made = generator.digest()
+    known = {} if gate else lockfile.vouched(folder.look(job.folder), made)
+    files = _modules(job.kernels, known, on_done)
+    files[SUPPORT] = _text(known.get(SUPPORT)) or _support()
 
     def finish(found: Contents, others: Contents) -> dict[str, str]:
         kernels = sorted([kernel.file for kernel in job.kernels] + list(others))
-        package = None if strict else _unchanged_package(found, kernels, made)
-        texts = {**files, PACKAGE: package or _package(kernels)}
-        lock = _lock(texts, lockfile.read(found), others, made)
-        return {PACKAGE: texts[PACKAGE], LOCK: _lock_text(lock, found, strict)}
+        old = lockfile.read(found)
+        package = None
+        if not gate and old is not None and old.kernels() == kernels:
+            package = _text(lockfile.vouched(found, made).get(PACKAGE))
+        package = package or _package(kernels)
+        lock = lockfile.made({**files, PACKAGE: package}, others, old, made)
+        if gate and old is not None and old.files.keys() == lock.files.keys():
+            return {PACKAGE: package, LOCK: found[LOCK].text or ""}
+        return {PACKAGE: package, LOCK: lockfile.text(lock)}
 
     return Wanted(files, job.sources, finish)
+
+
+def _modules(
+    kernels: Sequence[_Kernel], known: Contents, on_done: OnDone | None
+) -> dict[str, str]:
+    """The text of each kernel's file: the known one, or a new one."""
+    texts = {kernel.file: _unchanged(kernel, known) for kernel in kernels}
+    stale = [kernel for kernel in kernels if texts[kernel.file] is None]
+    for kernel, text in workers.run(_render, stale):
+        texts[kernel.file] = text
+        if on_done:
+            on_done(kernel.file)
+    return {file: text for file, text in texts.items() if text is not None}
+
+
+def _unchanged(kernel: _Kernel, known: Contents) -> str | None:
+    """The file's present text, when this generator made it from the same entry."""
+    file = known.get(kernel.file)
+    if file is None or file.header is None or file.header.source != kernel.source:
+        return None
+    return file.text if file.header.entry == plan.fingerprint(kernel.plan) else None
+
+
+def _text(file: Found | None) -> str | None:
+    return None if file is None else file.text
+
+
+def _render(kernel: _Kernel) -> str:
+    from gemmgen import render  # imports black and jinja2: most of a second
+
+    return render.module(kernel.plan, kernel.source)
+
+
+def _support() -> str:
+    from gemmgen import render
+
+    return render.support()
+
+
+def _package(kernels: Iterable[str]) -> str:
+    from gemmgen import render
+
+    return render.package([Path(file).stem for file in kernels])

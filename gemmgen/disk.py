@@ -12,7 +12,7 @@ import secrets
 import signal
 import stat
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,18 +36,14 @@ class Folder:
     fd: int
     locked: bool
 
-    def names(self) -> list[str]:
-        """The names of all that lies in the folder, sorted."""
-        with blamed("read", self.path):
-            return sorted(os.listdir(self.fd))
-
-    def read(self, name: str) -> bytes | None:
-        """The bytes of a regular file, None for anything else."""
-        with blamed("read", self.path / name):
-            if not self._regular(name):
-                return None
-            with open(os.open(name, _OPEN_FILE, dir_fd=self.fd), "rb") as file:
-                return file.read()
+    def read(self, chosen: Callable[[str], object]) -> dict[str, bytes | None]:
+        """The files of the chosen names, sorted; None for what is no regular file."""
+        found: dict[str, bytes | None] = {}
+        for name in filter(chosen, self._names()):
+            # What another program removes meanwhile is simply not there.
+            with blamed("read", self.path / name), suppress(FileNotFoundError):
+                found[name] = self._read(name) if self._regular(name) else None
+        return found
 
     def apply(self, steps: Mapping[str, str | None]) -> None:
         """Replace each file by its text, or remove it for None, in this order.
@@ -75,11 +71,15 @@ class Folder:
     def sweep(self) -> None:
         """Remove the temporaries of builds that died; only where none can be live."""
         if self.locked:
-            self._discard(
-                name
-                for name in self.names()
-                if _TEMPORARY.fullmatch(name) and self._regular(name)
-            )
+            self._discard(filter(_TEMPORARY.fullmatch, self._names()))
+
+    def _names(self) -> list[str]:
+        with blamed("read", self.path):
+            return sorted(os.listdir(self.fd))
+
+    def _read(self, name: str) -> bytes:
+        with open(os.open(name, _OPEN_FILE, dir_fd=self.fd), "rb") as file:
+            return file.read()
 
     def _regular(self, name: str) -> bool:
         found = os.stat(name, dir_fd=self.fd, follow_symlinks=False)
@@ -104,14 +104,16 @@ class Folder:
 
     def _discard(self, names: Iterable[str]) -> None:
         for name in names:
-            with suppress(OSError):  # a full or read-only disk: leave what is left
-                os.unlink(name, dir_fd=self.fd)
+            with suppress(OSError):  # on a read-only disk they have to stay
+                if self._regular(name):
+                    os.unlink(name, dir_fd=self.fd)
 
 
 @contextmanager
 def pinned(path: Path, *, write: bool) -> Iterator[Folder | None]:
     """The folder, locked while in use; made with `write`, else None if missing."""
-    path = _real_parent(path)
+    if path.name in ("", ".."):
+        path = real(path)  # else O_NOFOLLOW would say nothing of its last part
     with blamed("open", path):
         fd = _open(path, write)
     if fd is None:
@@ -153,11 +155,11 @@ def shown(path: Path) -> str:
     return quoted(str(path), limit=300)
 
 
-def _real_parent(path: Path) -> Path:
-    """`path` with a name of its own, so that only its last part is not followed."""
+def real(path: Path) -> Path:
+    """`path` from the root, its last part not followed if it is a symbolic link."""
     if path.name in ("", ".."):
         return Path(os.path.realpath(path))
-    return path
+    return Path(os.path.realpath(path.parent), path.name)
 
 
 def _open(path: Path, write: bool) -> int | None:

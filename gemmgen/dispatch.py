@@ -3,17 +3,14 @@
 Decides by the model alone; nothing is measured here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import product as product_of
 
 from gemmgen.model import (
     Product,
     Tile,
     accumulator_registers,
     best_stages,
-    default_warps,
-    fits,
     instruction,
     predicted_time,
     why_not_compiled,
@@ -23,17 +20,25 @@ from gemmgen.targets import Target
 GROUP_M = 8
 """Tiles a column of the L2 order; between 4 and 16 it hardly matters on square shapes."""
 
-_M_LIMITS = (32, 128, 512, None)
-_N_LIMITS = (512, 2048, None)
+_M_LIMITS = (64, 512, None)
+_N_LIMITS = (1024, None)
 _BEYOND = 4
 """An open class is judged at this multiple of its last limit."""
 _CLASS_K = 4096
 _KEEP_WITHIN = 1.05
-"""A class takes its neighbour's tile when the model sees less than this between them."""
+"""A class takes a larger one's tile when the model sees less than this between them."""
 
-_SIDES = (16, 32, 64, 128, 256)
 _BLOCK_BYTES = 128
 """Bytes of K in a block: a whole cache line of each row."""
+
+_ASYNCHRONOUS = ((64, 64, 4), (64, 128, 4), (128, 128, 8), (128, 256, 8))
+_CANDIDATES: dict[str, tuple[tuple[int, int, int], ...]] = {
+    "fma": ((32, 64, 4), (64, 128, 4)),
+    "mma": ((16, 64, 4), (64, 64, 4), (128, 128, 8)),
+    "wgmma": _ASYNCHRONOUS,
+    "tcgen05": _ASYNCHRONOUS,
+}
+"""(m, n, warps) by unit: none spills in any layout as Triton 3.6 compiles it."""
 
 
 @dataclass(frozen=True)
@@ -53,51 +58,52 @@ def candidates(product: Product, target: Target, spare_registers: int) -> list[T
     """
     found = []
     k = max(16, _BLOCK_BYTES // product.bytes)
-    for m, n in product_of(_SIDES, _SIDES):
-        tile = Tile(m, n, k, GROUP_M, 2, default_warps(m, n, product))
-        registers = accumulator_registers(tile, product)
-        # Multiply-add units starve on small patches: each loaded word serves too few.
-        fewest = 32 if instruction(tile, product, target) == "fma" else 1
-        if not fewest <= registers <= 128 - spare_registers:
-            continue
-        stages = best_stages(tile, product, target)
-        if stages is not None and stages > 1:
-            found.append(replace(tile, stages=stages))
-    found = [tile for tile in found if not why_not_compiled(tile, product, target)]
+    for unit, shapes in _CANDIDATES.items():
+        for m, n, warps in shapes:
+            tile = Tile(m, n, k, GROUP_M, 2, warps)
+            if instruction(tile, product, target) != unit:
+                continue
+            most = 128 if unit in ("wgmma", "tcgen05") else 64
+            if accumulator_registers(tile, product) > min(most, 128 - spare_registers):
+                continue
+            stages = best_stages(tile, product, target)
+            if stages is not None and not why_not_compiled(tile, product, target):
+                found.append(replace(tile, stages=stages))
     return found
 
 
 def table(tiles: Sequence[Tile], product: Product, target: Target) -> tuple[Row, ...]:
     """The model's choice among `tiles` for each class of M and N, as few rows as serve."""
     rows: list[Row] = []
-    for m_low, m_limit in _classes(_M_LIMITS):
-        for n_low, n_limit in _classes(_N_LIMITS):
+    for m_low, m_limit in reversed(_classes(_M_LIMITS)):
+        for n_low, n_limit in reversed(_classes(_N_LIMITS)):
             sizes = (m_limit or _BEYOND * m_low, n_limit or _BEYOND * n_low, _CLASS_K)
-            near = [row.tile for row in rows if (row.m, row.n) != (m_limit, n_limit)]
-            tile = _choice(sizes, tiles, near[-1:] + near[-len(_N_LIMITS) :][:1],
-                           product, target)  # fmt: skip
-            rows.append(Row(target.architecture, m_limit, n_limit, tile))
+            larger = [row.tile for row in rows[: len(_N_LIMITS)]]
+            tile = _choice(sizes, tiles, larger, product, target)
+            rows.insert(0, Row(target.architecture, m_limit, n_limit, tile))
     return tuple(_merged(rows))
 
 
-def _classes(limits: Sequence[int | None]) -> Iterable[tuple[int, int | None]]:
+def _classes(limits: Sequence[int | None]) -> list[tuple[int, int | None]]:
     """Each class as (the largest limit below it, its own limit)."""
     known = [limit for limit in limits if limit is not None]
-    return zip((1, *known), limits, strict=True)
+    return list(zip((1, *known), limits, strict=True))
 
 
 def _choice(
     sizes: tuple[int, int, int],
     tiles: Sequence[Tile],
-    neighbours: Sequence[Tile],
+    larger: Sequence[Tile],
     product: Product,
     target: Target,
 ) -> Tile:
-    """The fastest tile by the model, or a neighbouring class's if that is as good."""
+    """The fastest tile by the model, or that of a larger class if it is as good."""
     times = {tile: predicted_time(sizes, tile, product, target) for tile in tiles}
+    fastest = min(times.values())
+    equals = [tile for tile in tiles if times[tile] <= 1.02 * fastest]
     # Among equals, the tile that loads least for each element of the result.
-    best = min(tiles, key=lambda tile: (times[tile], 1 / tile.m + 1 / tile.n))
-    for tile in neighbours:
+    best = min(equals, key=lambda tile: (1 / tile.m + 1 / tile.n, times[tile]))
+    for tile in larger:
         if times[tile] <= _KEEP_WITHIN * times[best]:
             return tile
     return best
@@ -124,12 +130,3 @@ def _serving(rows: Sequence[Row], shape_class: Row) -> Tile:
 
 def _holds(limit: int | None, size: int | None) -> bool:
     return limit is None or (size is not None and size <= limit)
-
-
-def fitting(tiles: Iterable[Tile], product: Product, target: Target) -> list[Tile]:
-    """The tiles that the target can hold and Triton can compile for it."""
-    return [
-        tile
-        for tile in tiles
-        if fits(tile, product, target) and not why_not_compiled(tile, product, target)
-    ]

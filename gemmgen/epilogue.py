@@ -77,10 +77,17 @@ class Epilogue:
         )
 
     @property
-    def heavy(self) -> bool:
-        """Whether the epilogue takes many registers beside the accumulator."""
-        whole = any(len(operand.axes) == 2 for operand in self.operands)
-        return whole or bool(self.functions) or len(self.statements) > 1
+    def registers(self) -> int:
+        """Registers to keep free beside the accumulator: 0, 64 or 96 in a thread.
+
+        A tile of values, such as a matrix operand or a function's argument, lives
+        beside the accumulator; several do beside each other.
+        """
+        uses = [name for one in self.statements for name in names(one.value)]
+        tiles = sum(len(operand.axes) == 2 for operand in self.operands)
+        tiles += len(self.functions) + len(self.statements) - 1
+        tiles += uses.count("acc") - 1
+        return 0 if tiles == 0 else 64 if tiles <= 2 else 96
 
     @property
     def functions(self) -> tuple[str, ...]:

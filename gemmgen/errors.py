@@ -45,6 +45,31 @@ class SpecErrors(Exception):
         return "\n".join(map(str, self.errors))
 
 
+class Mistakes:
+    """Collects mistakes, each once, so that all of a spec are reported together."""
+
+    MOST = 100
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Location, str], SpecError] = {}
+
+    def add(self, location: Location, message: str) -> None:
+        """Note a mistake; give up with a `SpecErrors` when there are very many."""
+        self._found.setdefault((location, message), SpecError(location, message))
+        if len(self._found) >= self.MOST:
+            text = f"too many mistakes; stopped looking after {self.MOST}"
+            raise SpecErrors([*self._found.values(), SpecError(location, text)])
+
+    def errors(self) -> SpecErrors:
+        """Everything found so far, to be raised."""
+        return SpecErrors(self._found.values())
+
+    def stop_if_any(self) -> None:
+        """Raise what was found so far, if anything was."""
+        if self._found:
+            raise self.errors()
+
+
 class UsageError(Exception):
     """A command that cannot be carried out as given (exit code 2)."""
 

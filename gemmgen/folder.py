@@ -80,15 +80,14 @@ class Change:
 
     def diff(self) -> str:
         """A unified diff from the file on disk to the wanted text, safe to print."""
-        before, after = self.before or "", self.after or ""
         lines = unified_diff(
-            before.splitlines(keepends=True),
-            after.splitlines(keepends=True),
+            _lines(self.before),
+            _lines(self.after),
             f"{self.name} (on disk)",
             f"{self.name} (from the spec)",
+            lineterm="",
         )
-        text = "".join(line if line[-1] == "\n" else line + "\n" for line in lines)
-        return text.encode("utf-8", "backslashreplace").decode()
+        return "".join(f"{line}\n" for line in lines)
 
 
 class Refused(UsageError):
@@ -157,6 +156,22 @@ def compare(found: Contents, wanted: Wanted) -> list[Change]:
     return sorted(changes + gone, key=lambda change: change.name)
 
 
+def _lines(text: str | None) -> list[str]:
+    """Lines for a terminal: a hand-edited file may hold any character."""
+    if not text:
+        return []
+    whole = text.endswith("\n")
+    lines = text.removesuffix("\n").split("\n")
+    plain = [
+        "".join(c if _shows(c) else ascii(c)[1:-1] for c in line) for line in lines
+    ]
+    return plain if whole else [*plain, "\\ no newline at end of file"]
+
+
+def _shows(character: str) -> bool:
+    return character.isprintable() or character == "\t"
+
+
 def _of(file: Found, sources: Set[str]) -> bool:
     """Whether a build of `sources` answers for this file."""
     if file.header is None:
@@ -209,8 +224,8 @@ def _steps(changes: Sequence[Change]) -> dict[str, str | None]:
 
 
 def _scan(folder: Folder) -> dict[str, Found]:
-    names = (n for n in folder.names() if n == LOCK or _MODULE.fullmatch(n))
-    return {name: _found(name, folder.read(name)) for name in names}
+    files = folder.read(lambda name: name == LOCK or _MODULE.fullmatch(name))
+    return {name: _found(name, data) for name, data in files.items()}
 
 
 def _found(name: str, data: bytes | None) -> Found:

@@ -19,7 +19,7 @@ _SHARED = f"{_OURS}: change the specs, then run `gemmgen build`."
 # `\r?` and the optional marks: a checkout that turned line ends or a merge that
 # left a conflict below line 1 must read as edited, not as somebody else's file.
 _ORIGIN = re.compile(
-    rf"{_OURS}(?: from (?P<source>\"[ -~]*\"):(?: |\r?\n# )edit that"
+    rf"{_OURS}(?: from (?P<source>\"(?:[^\n\"\\]|\\.)*\"):(?: |\r?\n# )edit that"
     r"|: change the specs), then run `gemmgen build`\.\r?\n"
 )
 _HASHES = re.compile(
@@ -101,7 +101,7 @@ def _origin(source: str | None) -> str:
     if source is None:
         return _SHARED
     # ASCII and quoted: a file name may hold line ends, quotes or bare surrogates.
-    quoted = json.dumps(source).replace("\x7f", "\\u007f")
+    quoted = json.dumps(source)
     start, advice = f"{_OURS} from {quoted}:", "edit that, then run `gemmgen build`."
     fits = len(f"{start} {advice}") <= WIDTH
     return f"{start} {advice}" if fits else f"{start}\n# {advice}"

@@ -8,11 +8,13 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
+from gemmgen import header
 from gemmgen.folder import LOCK, Contents, Found
+from gemmgen.generator import VERSION, black_style
 from gemmgen.header import Header
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Fact:
     """What a file's header says; `source` None: the file serves the whole folder."""
 
@@ -41,6 +43,25 @@ def fact(file: str, header: Header) -> Fact:
     return Fact(file, header.source, header.entry, header.body)
 
 
+def made(
+    texts: Mapping[str, str], others: Contents, old: Lock | None, generator: str
+) -> Lock:
+    """The lock of a folder where `generator` made `texts` and left `others` alone."""
+    files = {
+        fact(file.name, file.header): ""
+        for file in others.values()
+        if file.header is not None
+    }
+    if old is not None:
+        files |= {row: by for row, by in old.files.items() if row in files}
+    for name, content in texts.items():
+        ours = header.read(content)
+        if ours is None:
+            raise ValueError(f"{name} was rendered without a header")
+        files[fact(name, ours)] = generator
+    return Lock(VERSION, black_style(), generator, files)
+
+
 def text(lock: Lock) -> str:
     """The lock as JSON, a row a line, sorted: merges and diffs stay readable.
 
@@ -49,8 +70,7 @@ def text(lock: Lock) -> str:
     """
     top = {"gemmgen": lock.gemmgen, "black": lock.black, "generator": lock.generator}
     lines = [f"  {json.dumps(key)}: {json.dumps(value)}," for key, value in top.items()]
-    # Another source may hold the same name for a moment, so `source` can tie-break.
-    rows = sorted(lock.files, key=lambda row: (row.file, row.source or ""))
+    rows = sorted(lock.files, key=lambda row: row.file)
     shown = ",\n".join(f"    {_row(row, lock)}" for row in rows)
     files = f"[\n{shown}\n  ]" if rows else "[]"
     return "\n".join(["{", *lines, f'  "files": {files}', "}"]) + "\n"
@@ -61,7 +81,7 @@ def read(found: Contents) -> Lock | None:
     file = found.get(LOCK, Found(LOCK))
     try:
         return _parsed(json.loads(file.text or ""))
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -98,8 +118,7 @@ def _facts(
 ) -> Iterable[tuple[Fact, str]]:
     for row in rows:
         source = None if row["source"] is None else _string(row["source"])
-        given = (_string(row[key]) for key in ("file", "entry", "body"))
-        file, entry, body = given
+        file, entry, body = (_string(row[key]) for key in ("file", "entry", "body"))
         made = _string(row.get("generator", generator))
         yield Fact(file, source, entry, body), made
 

@@ -76,23 +76,29 @@ def why_not_compiled(tile: Tile, product: Product, target: Target) -> str | None
     return None
 
 
+def ring_blocks(tile: Tile, product: Product, target: Target) -> int:
+    """K blocks of the ring: a stage each for the asynchronous units.
+
+    The others have one less in shared memory: their last block is in registers.
+    """
+    if instruction(tile, product, target) in ("wgmma", "tcgen05"):
+        return tile.stages
+    return max(1, tile.stages - 1)
+
+
 def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     """Bytes of shared memory that a program takes, never less than the compiler's.
 
-    A ring of K blocks of A and B: `stages` deep for the asynchronous units, one less
-    for the others, whose last block is in registers. A product split in three keeps
-    two parts of its block of B instead of the last stage. sm_100 adds 8 bytes for a
-    barrier, 16 when loads overlap. The epilogue reuses the ring to reorder the result,
-    for which the whole of it is an upper bound.
+    The ring of K blocks of A and B. A product split in three keeps two parts of its
+    block of B instead of the last stage. sm_100 adds 8 bytes for a barrier, 16 when
+    loads overlap. The epilogue reuses the ring to reorder the result, for which the
+    whole of it is an upper bound.
     """
     stage = (tile.m + tile.n) * tile.k * product.bytes
     unit = instruction(tile, product, target)
-    if unit in ("fma", "mma"):
-        ring = max(1, tile.stages - 1) * stage
-    elif product.kind == "tf32x3":
-        ring = (tile.stages - 1) * stage + 2 * tile.n * tile.k * product.bytes
-    else:
-        ring = tile.stages * stage
+    ring = ring_blocks(tile, product, target) * stage
+    if unit in ("wgmma", "tcgen05") and product.kind == "tf32x3":
+        ring += 2 * tile.n * tile.k * product.bytes - stage
     if unit == "tcgen05":
         ring += 8 if tile.stages == 1 or product.kind == "tf32x3" else 16
     return max(ring, tile.m * tile.n * product.out_bytes)
@@ -137,15 +143,15 @@ def predicted_time(
 ) -> float:
     """Seconds for M, N, K: waves of tiles against the least memory traffic.
 
-    A load has (stages - 1) K blocks of all resident programs to arrive in; what is left
-    of the latency stalls every turn of the ring.
+    A load has the other blocks of the ring, of all resident programs, to arrive in;
+    what is left of the latency stalls every turn of the ring.
     """
     m, n, k = sizes
     tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
     share = max(1, min(resident(tile, product, target), math.ceil(tiles / target.sms)))
     block = block_clocks(tile, product, target) * share
-    ahead = max(1, tile.stages - 1)
-    stall = max(0.0, target.latency - ahead * block) / ahead
+    ahead = ring_blocks(tile, product, target) - 1
+    stall = max(0.0, target.latency - ahead * block) / max(1, ahead)
     waves = math.ceil(tiles / (target.sms * share))
     clocks = (
         waves * (math.ceil(k / tile.k) * (block + stall) + target.overhead)

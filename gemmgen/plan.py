@@ -277,7 +277,7 @@ class _Planner:
             tiles = (
                 self.listed(product, target)
                 if self.spec.tiles
-                else candidates(product, target, 64 if epilogue.heavy else 0)
+                else candidates(product, target, epilogue.registers)
             )
             if tiles:
                 rows.extend(table(tiles, product, target))

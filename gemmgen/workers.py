@@ -90,7 +90,7 @@ def _listen(
     done: SimpleQueue[tuple[Job, Result | None]],
 ) -> None:
     assert worker.stdin and worker.stdout
-    with worker:
+    with suppress(BrokenPipeError), worker:  # its end flushes what it could not read
         with suppress(BrokenPipeError):
             worker.stdin.write(orders)
             worker.stdin.flush()

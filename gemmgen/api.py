@@ -1,0 +1,112 @@
+"""What gemmgen offers to Python: the commands as functions.
+
+They raise `SpecErrors` for mistakes in a spec, `UsageError` for what cannot be done as
+given, `EnvironmentMissing` for what the machine lacks. Nothing here prints.
+"""
+
+import importlib.util
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gemmgen import builder
+from gemmgen.builder import Report, build, check, outputs
+from gemmgen.disk import blamed
+from gemmgen.errors import EnvironmentMissing, UsageError, nearest, quoted
+from gemmgen.plan import Plan, load
+
+if TYPE_CHECKING:
+    from gemmgen.verification.outcome import Verification
+
+__all__ = [
+    "STAGES",
+    "Report",
+    "build",
+    "check",
+    "json_schema",
+    "kernels",
+    "outputs",
+    "source",
+    "stage",
+    "verify",
+]
+
+STAGES = ("spec", "plan", "source")
+
+
+def kernels(specs: Sequence[Path]) -> tuple[Plan, ...]:
+    """The plans of every kernel of the specs, expanded, in their order."""
+    return tuple(plan for spec in specs for plan in _load(spec))
+
+
+def stage(spec: Path, name: str, which: str) -> str | dict[str, Any]:
+    """One kernel at a stage of `STAGES`: its resolved entry, its plan or its source."""
+    plan = _named(spec, name)
+    if which == "plan":
+        return asdict(plan)
+    if which == "spec":
+        from gemmgen.text import ModuleText
+
+        return "\n".join(ModuleText(plan).entry) + "\n"
+    from gemmgen import render
+
+    return render.module(plan, builder.source_name(spec))
+
+
+def source(spec: Path, name: str) -> str:
+    """The module text of one kernel of a spec."""
+    text = stage(spec, name, "source")
+    assert isinstance(text, str)
+    return text
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a spec file, for editors."""
+    from gemmgen import schema
+
+    return schema.json_schema()
+
+
+def verify(
+    specs: Sequence[Path],
+    out: Path | None = None,
+    *,
+    profile: str = "quick",
+    only: str | None = None,
+    seed: int | None = None,
+    cpu: bool = False,
+    on_done: Callable[[str], object] | None = None,
+) -> "Verification":
+    """Drift, compilation for every target, and properties against torch.
+
+    The properties run on the GPU, or in Triton's interpreter if there is none or `cpu`
+    asks for it. `only` is a pattern of kernel names, `on_done` is told each check as it
+    ends. Raises `EnvironmentMissing` without torch, triton and hypothesis.
+    """
+    missing = [
+        package
+        for package in ("torch", "triton", "hypothesis", "numpy")
+        if importlib.util.find_spec(package) is None
+    ]
+    if missing:
+        raise EnvironmentMissing(
+            f"verify needs {', '.join(missing)}: pip install 'gemmgen[gpu]'"
+        )
+    from gemmgen import verification
+
+    return verification.verify(
+        specs, out, profile=profile, only=only, seed=seed, cpu=cpu, on_done=on_done
+    )
+
+
+def _load(spec: Path) -> tuple[Plan, ...]:
+    with blamed("read", spec):
+        return load(spec)
+
+
+def _named(spec: Path, name: str) -> Plan:
+    plans = {plan.name: plan for plan in _load(spec)}
+    if name not in plans:
+        raise UsageError(f"no kernel is named {quoted(name)}{nearest(name, plans)}")
+    return plans[name]

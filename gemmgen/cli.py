@@ -1,0 +1,143 @@
+"""The command line: arguments, and from exceptions to messages and exit codes.
+
+Exit codes: 0 fine; 1 drift or a failed check; 2 bad spec or usage; 3 the environment;
+130 interrupted. Imports each command's work only when it runs.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from gemmgen.errors import EnvironmentMissing, SpecErrors, UsageError
+from gemmgen.generator import VERSION
+
+FORMATS = ("text", "json", "github")
+STAGES = ("spec", "plan", "source")
+PROFILES = ("quick", "ci", "deep")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        return _run(options)
+    except SpecErrors as errors:
+        from gemmgen.output import emit_errors
+
+        emit_errors(options.command, errors.errors, getattr(options, "format", "text"))
+        return 2
+    except UsageError as error:
+        return _say(options, str(error), 2)
+    except EnvironmentMissing as error:
+        return _say(options, str(error), 3)
+    except KeyboardInterrupt:
+        return _say(options, "interrupted", 130)
+    except BrokenPipeError:
+        # Whoever read our output has enough; keep Python from flushing at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    from gemmgen import commands
+
+    code = getattr(commands, options.command)(options)
+    sys.stdout.flush()
+    return int(code)
+
+
+def _say(options: argparse.Namespace, message: str, code: int) -> int:
+    form = getattr(options, "format", "text")
+    if form == "json":
+        from gemmgen.output import emit_json
+
+        emit_json(options.command, False, error=message)
+    elif form == "github":
+        from gemmgen.output import annotate
+
+        annotate(message)
+    else:
+        print(f"gemmgen: {message}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gemmgen",
+        description="Readable, verified Triton GEMM kernels from a small YAML spec.",
+    )
+    parser.add_argument("--version", action="version", version=f"gemmgen {VERSION}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_build(commands)
+    _add_verify(commands)
+    _add_reading(commands)
+    return parser
+
+
+Commands = argparse._SubParsersAction  # the type has no public name
+
+
+def _add_build(commands: "Commands[argparse.ArgumentParser]") -> None:
+    build = commands.add_parser(
+        "build", help="write the kernels of the specs", description="Write a module "
+        "per kernel to DIR; nothing is written on an error.",
+    )  # fmt: skip
+    _add_specs(build)
+    mode = build.add_mutually_exclusive_group()
+    mode.add_argument(
+        "--check", action="store_true", help="write nothing; list what differs, exit 1"
+    )
+    mode.add_argument(
+        "--diff", action="store_true", help="write nothing; show how it differs, exit 1"
+    )
+    mode.add_argument(
+        "--force", action="store_true", help="overwrite files edited by hand"
+    )
+    _add_format(build)
+
+
+def _add_verify(commands: "Commands[argparse.ArgumentParser]") -> None:
+    verify = commands.add_parser(
+        "verify", help="prove the kernels right", description="Drift, compilation for "
+        "every target with no GPU, properties against torch on the GPU or in Triton's "
+        "interpreter.",
+    )  # fmt: skip
+    _add_specs(verify)
+    verify.add_argument("--profile", choices=PROFILES, default="quick")
+    verify.add_argument("--only", metavar="GLOB", help="only kernels of such names")
+    verify.add_argument("--seed", type=int, help="repeat the examples of a run")
+    verify.add_argument("--cpu", action="store_true", help="interpret even with a GPU")
+    _add_format(verify)
+
+
+def _add_reading(commands: "Commands[argparse.ArgumentParser]") -> None:
+    listing = commands.add_parser("list", help="the kernels of the specs, expanded")
+    listing.add_argument("specs", nargs="+", type=Path, metavar="SPEC")
+    _add_format(listing)
+    show = commands.add_parser("show", help="one kernel at a stage of its making")
+    show.add_argument("spec", type=Path, metavar="SPEC")
+    show.add_argument("name", metavar="NAME")
+    show.add_argument("--stage", choices=STAGES, default="source")
+    commands.add_parser("schema", help="the JSON Schema of a spec, for editors")
+    init = commands.add_parser("init", help="write a commented starter spec")
+    init.add_argument(
+        "file", nargs="?", type=Path, default=Path("spec.yaml"), metavar="FILE"
+    )
+
+
+def _add_specs(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("specs", nargs="+", type=Path, metavar="SPEC")
+    parser.add_argument(
+        "-o", "--out", type=Path, metavar="DIR",
+        help="output folder (default: generated, beside the first spec)",
+    )  # fmt: skip
+
+
+def _add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=FORMATS, default="text")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""What each command does: calls the public functions and prints what they return.
+
+Only this module, `cli` and `output` print.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+from gemmgen import api, output
+from gemmgen.errors import UsageError
+from gemmgen.folder import Change, State
+from gemmgen.starter import STARTER
+from gemmgen.text import ModuleText
+
+
+def build(options: argparse.Namespace) -> int:
+    """Write, check or diff the output folder."""
+    with output.progress("render", None) as advance:
+        if options.check or options.diff:
+            report = api.check(options.specs, options.out, on_done=advance)
+        else:
+            report = api.build(
+                options.specs, options.out, force=options.force, on_done=advance
+            )
+    writes = not (options.check or options.diff)
+    if options.format == "json":
+        rows = [{"file": one.name, "state": one.state.value} for one in report.changes]
+        output.emit_json(
+            "build", writes or report.clean, folder=str(report.folder), files=rows
+        )
+    elif options.diff:
+        print("".join(change.diff() for change in report.drift), end="")
+    elif options.format == "github" and not writes:
+        for change in report.drift:
+            output.annotate(_sentence(change), file=report.folder / change.name)
+    else:
+        for change in report.drift:
+            print(f"{report.folder / change.name}: {_sentence(change, writes)}")
+        print(_summary(report, writes))
+    return 0 if writes or report.clean else 1
+
+
+_WRITTEN = {
+    State.MISSING: "written",
+    State.OUTDATED: "rewritten",
+    State.EDITED: "overwritten",
+    State.LEFTOVER: "removed",
+}
+
+
+def _sentence(change: Change, writes: bool = False) -> str:
+    """What is, or was done, about one file."""
+    if writes:
+        return _WRITTEN.get(change.state, change.state.value)
+    return change.state.value + (f": {change.reason}" if change.reason else "")
+
+
+def _summary(report: api.Report, writes: bool) -> str:
+    same = len(report.changes) - len(report.drift)
+    verb = "written" if writes else "not as built"
+    return f"{report.folder}: {len(report.drift)} {verb}, {same} unchanged"
+
+
+def list(options: argparse.Namespace) -> int:
+    """The kernels, expanded, a line each."""
+    rows = [
+        {
+            "name": text.plan.name,
+            "op": text.plan.op,
+            "layout": text.plan.layout,
+            "dtype": text.types,
+            "epilogue": text.epilogue_in_spec,
+            "tiles": text.plan.tiles_text,
+        }
+        for text in map(ModuleText, api.kernels(options.specs))
+    ]
+    if options.format == "json":
+        output.emit_json("list", True, kernels=rows)
+    else:
+        print(output.table(rows))
+    return 0
+
+
+def show(options: argparse.Namespace) -> int:
+    """One kernel's entry, plan or source."""
+    value = api.stage(options.spec, options.name, options.stage)
+    print(value if isinstance(value, str) else json.dumps(value, indent=2), end="")
+    return 0
+
+
+def schema(options: argparse.Namespace) -> int:
+    """The JSON Schema."""
+    print(json.dumps(api.json_schema(), indent=2))
+    return 0
+
+
+def init(options: argparse.Namespace) -> int:
+    """Write the starter spec, never over a file."""
+    path: Path = options.file
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(STARTER)
+    except FileExistsError:
+        raise UsageError(f"{path} is there already; name another file") from None
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}") from None
+    print(f"{path}: written; next: gemmgen build {path}")
+    return 0
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Prove the kernels right and print a row a check."""
+    with output.progress("verify", None) as advance:
+        result = api.verify(
+            options.specs,
+            options.out,
+            profile=options.profile,
+            only=options.only,
+            seed=options.seed,
+            cpu=options.cpu,
+            on_done=advance,
+        )
+    if options.format == "json":
+        output.emit_json("verify", result.ok, **result.as_json())
+    elif options.format == "github":
+        for outcome in result.failures:
+            output.annotate(outcome.detail, title=f"{outcome.kernel}: {outcome.check}")
+    else:
+        print(result.as_text())
+    return 0 if result.ok else 1

@@ -1,0 +1,98 @@
+"""How results are written: text, JSON or GitHub annotations; and progress.
+
+Results go to stdout, errors and progress to stderr.
+"""
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from gemmgen.errors import SpecError
+
+FORMATS = ("text", "json", "github")
+SCHEMA = 1
+"""Number of the JSON output's form; it rises when a key changes its meaning."""
+
+
+def emit_json(command: str, ok: bool, **values: Any) -> None:
+    """One JSON object on stdout."""
+    result = {"schema": SCHEMA, "command": command, "ok": ok, **values}
+    print(json.dumps(result, indent=2))
+
+
+def emit_errors(command: str, errors: Sequence[SpecError], form: str) -> None:
+    """Mistakes of a spec, in order."""
+    if form == "json":
+        rows = [
+            {
+                "file": error.location.file,
+                "line": error.location.line,
+                "column": error.location.column,
+                "message": error.message,
+            }
+            for error in errors
+        ]
+        emit_json(command, False, errors=rows)
+    for error in errors:
+        if form == "github":
+            place = error.location
+            annotate(error.message, file=place.file, line=place.line, col=place.column)
+        elif form == "text":
+            print(error, file=sys.stderr)
+
+
+def annotate(message: str, **properties: object) -> None:
+    """A GitHub workflow annotation: `::error file=…,line=…::message`."""
+    fields = ",".join(
+        f"{key}={_escaped(str(value), '%,:')}" for key, value in properties.items()
+    )
+    print(f"::error {fields}::{_escaped(message, '%')}")
+
+
+def _escaped(text: str, special: str) -> str:
+    """Text as a workflow command holds it: percent signs first, then the rest."""
+    for character in (*special, "\r", "\n"):
+        text = text.replace(character, f"%{ord(character):02X}")
+    return text
+
+
+@contextlib.contextmanager
+def progress(title: str, total: int | None) -> Iterator[Callable[[str], None]]:
+    """A bar on stderr while work goes on, if that is a terminal; gives `advance`."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    from rich.progress import TimeElapsedColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=total)
+
+        def advance(name: str) -> None:
+            bar.update(task, advance=1, description=f"{title} {name}")
+
+        yield advance
+
+
+def table(rows: Sequence[Mapping[str, str]]) -> str:
+    """Rows under their keys, in columns as wide as they need; for people."""
+    if not rows:
+        return ""
+    keys = list(rows[0])
+    widths = {key: max(len(key), *(len(row[key]) for row in rows)) for key in keys}
+    lines = [keys, *([row[key] for key in keys] for row in rows)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(widths[key]) for key, cell in zip(keys, line, strict=True)
+        ).rstrip()
+        for line in lines
+    )

@@ -1,0 +1,88 @@
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gemmgen import workers
+from gemmgen.workers import FEW, run
+
+
+@pytest.fixture(autouse=True)
+def two_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_cores", lambda: 2)
+
+
+def where(job: int) -> tuple[int, int]:
+    return job, os.getpid()
+
+
+def slowly(job: int) -> int:
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def only_at_home(home: int) -> str:
+    if os.getpid() != home:
+        os._exit(9)
+    return "done"
+
+
+def test_many_jobs_go_to_other_processes() -> None:
+    jobs = list(range(20))
+    done = dict(run(where, jobs))
+    assert sorted(done) == jobs
+    assert all(job == got for job, (got, _) in done.items())
+    assert os.getpid() not in {process for _, process in done.values()}
+
+
+@pytest.mark.parametrize("count", [0, 1, FEW])
+def test_few_jobs_stay_here(count: int) -> None:
+    done = list(run(where, range(count)))
+    assert done == [(job, (job, os.getpid())) for job in range(count)]
+
+
+def test_an_error_in_a_worker_is_raised_here() -> None:
+    with pytest.raises(ValueError, match="invalid literal"):
+        list(run(int, [*"123456789", "x"]))
+
+
+def test_what_a_killed_worker_left_is_done_here() -> None:
+    assert [text for _, text in run(only_at_home, [os.getpid()] * 12)] == ["done"] * 12
+
+
+def test_leaving_early_ends_the_workers() -> None:
+    before = threading.active_count()
+    start = time.monotonic()
+    results = run(slowly, range(2000))
+    _, process = next(results)
+    results.close()  # type: ignore[attr-defined]
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+    assert threading.active_count() == before
+    assert time.monotonic() - start < 20
+
+
+def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
+    script = (
+        "from gemmgen import workers\n"
+        "workers._cores = lambda: 2\n"
+        "print('start')\n"
+        "print(sorted(text for _, text in workers.run(str.upper, list('abcdefghij'))))\n"
+    )
+    # A module of this name beside the script must not be what the worker imports.
+    (tmp_path / "pickle.py").write_text("open('imported', 'w')\n")
+    done = subprocess.run(
+        [sys.executable, "-P", "-"],
+        input=script,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not (tmp_path / "imported").exists()
+    assert done.stdout.splitlines() == ["start", str(list("ABCDEFGHIJ"))]
