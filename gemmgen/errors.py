@@ -84,15 +84,32 @@ def quoted(text: str, limit: int = 60) -> str:
     return ascii(shown).replace("\\u2026", "…")
 
 
+def described(value: object) -> str:
+    """`text 'NN'`, `number 3`, `a list`: a value as its author sees it."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return f"number {value}"
+        case str():
+            return f"text {quoted(value)}"
+        case list() | tuple():
+            return "a list"
+    return "a map"
+
+
 def one_of(allowed: Iterable[str]) -> str:
     """The list of what is allowed: `(one of: a, b)`."""
     return f"(one of: {', '.join(allowed)})"
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:
-    """`; did you mean 'x'?` for the closest match, or nothing."""
-    matches = get_close_matches(name[:100], list(allowed), n=1)
-    return f"; did you mean '{matches[0]}'?" if matches else ""
+    """`; did you mean 'x'?` for the closest match in any case, or nothing."""
+    by_lower_case = {one.lower(): one for one in allowed}
+    matches = get_close_matches(name[:100].lower(), by_lower_case, n=1)
+    return f"; did you mean '{by_lower_case[matches[0]]}'?" if matches else ""
 
 
 def unknown(kind: str, name: str, allowed: Iterable[str]) -> str:

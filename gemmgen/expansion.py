@@ -78,7 +78,10 @@ def _settings(model: type[Model], node: Node) -> dict[str, Setting]:
 def _family(
     node: Node, defaults: Mapping[str, Setting], mistakes: Mistakes
 ) -> Iterator[Draft]:
-    """The drafts of one entry of `kernels`."""
+    """The drafts of one entry of `kernels`; none where for_each makes no sense."""
+    for_each = node.at("for_each").value
+    if not isinstance(for_each, dict | None):
+        return
     own = _settings(Kernel, node)
     lists = _lists(node, mistakes)
     for combination in product(*lists.values()):
@@ -166,4 +169,4 @@ def _clash(draft: Draft, other: Draft) -> str:
         for key, one in draft.node.at("for_each").entries.items()
         if len(one.items) > 1 and f"{{{key}}}" not in str(written)
     ]
-    return f"for_each makes several kernels named {name}; add {' and '.join(missing)}"
+    return f"for_each makes several kernels named {name}; its name needs {' and '.join(missing)}"

@@ -11,25 +11,9 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError, core_schema
 
-from gemmgen.errors import one_of, quoted, unknown
+from gemmgen.errors import described, one_of, quoted, unknown
 
 Schema = dict[str, Any]
-
-
-def described(value: object) -> str:
-    """`text 'NN'`, `number 3`, `a list`: a value as the user wrote it."""
-    match value:
-        case None:
-            return "nothing"
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return f"number {value}"
-        case str():
-            return f"text {quoted(value)}"
-        case list() | tuple():
-            return "a list"
-    return "a map"
 
 
 class Kind:
@@ -148,29 +132,29 @@ class Identifier(Kind):
 
     def wording(self, value: object) -> str:
         shown = quoted(value) if isinstance(value, str) else described(value)
-        return f"{self.noun} {shown} is not {IDENTIFIER_RULE}"
+        return f"{self.noun} {shown} must be {IDENTIFIER_RULE}"
 
     def json_schema(self) -> Schema:
         return {"type": "string", "pattern": f"^{self.PATTERN}$"}
 
 
 IDENTIFIER_RULE = (
-    "a lower-case name: a letter, then letters, digits and '_', at most 63 in all"
+    "a lower-case letter, then lower-case letters, digits or '_', at most 63 in all"
 )
 
 
 @dataclass(frozen=True)
 class Exactly(Kind):
-    """One number and no other: the version of the language."""
+    """One value and no other; `rule` says so in words."""
 
-    noun: str
-    value: int
+    value: int | str
+    rule: str
 
     def accepts(self, value: object) -> bool:
-        return type(value) is int and value == self.value
+        return type(value) is type(self.value) and value == self.value
 
     def wording(self, value: object) -> str:
-        return f"{self.noun} must be the number {self.value}, not {described(value)}"
+        return f"{self.rule}, not {described(value)}"
 
     def json_schema(self) -> Schema:
         return {"const": self.value}
@@ -222,6 +206,6 @@ def _first_repeated(items: list[Any]) -> str | None:
     for item in items:
         # repr tells 1 from true, and not every item can be hashed.
         if repr(item) in seen:
-            return quoted(item) if isinstance(item, str) else described(item)
+            return quoted(item) if isinstance(item, str) else "the same item"
         seen.add(repr(item))
     return None

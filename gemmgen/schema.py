@@ -128,11 +128,12 @@ Outputs: TypeAlias = Annotated[
     | Annotated[dict[OutputName, DtypeName], Several("outputs"), Tag("<map>")],
     _either("outputs must be a list of names or a map from names to dtypes"),
 ]
+TILES_RULE = "tiles must be a map with m, n, k, a list of such maps, or auto"
 Tiles: TypeAlias = Annotated[
-    Annotated[str, Choice("tiles", (AUTO,)), Tag("<text>")]
+    Annotated[str, Exactly(AUTO, TILES_RULE), Tag("<text>")]
     | Annotated[Tile, Tag("<map>")]
     | Annotated[list[Tile], Several("tiles"), Tag("<list>")],
-    _either("tiles must be a map with m, n, k, a list of such maps, or auto"),
+    _either(TILES_RULE),
 ]
 Schedule: TypeAlias = Annotated[
     Annotated[str, Choice("schedule", (AUTO, *SCHEDULES)), Tag("<text>")]
@@ -181,7 +182,7 @@ class Settings(Model):
         "auto, the default, a name, or names to choose from.",
         *("auto", ["tiled", "persistent"]),
     )
-    autotune: Annotated[str, Choice("autotune", ("runtime",))] = _key(
+    autotune: Annotated[str, Exactly("runtime", "autotune must be runtime")] = _key(
         "Time the listed tiles on the first call.", "runtime"
     )
     batch_invariant: Annotated[bool, Flag("batch_invariant")] = _key(
@@ -233,8 +234,8 @@ class File(Model):
 
     model_config = ConfigDict(title="spec")
 
-    gemmgen: Annotated[int, Exactly("gemmgen", VERSION)] = _required(
-        "Version of the language.", VERSION
+    gemmgen: Annotated[int, Exactly(VERSION, "gemmgen must be the number 1")] = (
+        _required("Version of the language.", VERSION)
     )
     targets: Annotated[list[TargetName], Several("targets")] = _key(
         "Architectures that every kernel must compile for.", ["sm_80", "sm_90"]
@@ -242,9 +243,11 @@ class File(Model):
     defaults: Settings = _key(
         "Keys that every kernel takes unless it sets them itself.", {"dtype": "bf16"}
     )
-    kernels: Annotated[list[Kernel], Several("kernels", 1, MAX_KERNELS, True)] = _required(
-        "The kernels, in order.",
-        [{"name": "mlp_up", "op": "linear", "dtype": "bf16"}],
+    kernels: Annotated[list[Kernel], Several("kernels", 1, MAX_KERNELS, True)] = (
+        _required(
+            "The kernels, in order.",
+            [{"name": "mlp_up", "op": "linear", "dtype": "bf16"}],
+        )
     )
 
 

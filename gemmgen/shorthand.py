@@ -5,6 +5,7 @@ Every piece of the expression knows its step, so that an error in it can be plac
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from gemmgen.functions import OPS
 
@@ -29,7 +30,8 @@ class Piece:
     step: int | None
 
 
-def expand(steps: Sequence[str]) -> tuple[Piece, ...]:
+@lru_cache
+def expand(steps: tuple[str, ...]) -> tuple[Piece, ...]:
     """The pieces that make `gelu(acc + bias[n])` of `[bias, gelu]`."""
     before: list[Piece] = []
     after: list[Piece] = []

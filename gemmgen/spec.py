@@ -109,8 +109,8 @@ def _check_version(root: Node, mistakes: Mistakes) -> None:
     """Another version is another language: nothing else would be worth saying."""
     version = root.child("gemmgen")
     if version and type(version.value) is int and version.value != VERSION:
-        message = f"gemmgen: {version.value} is not a version that this gemmgen reads"
-        mistakes.add(version.location, f"{message}; it reads {VERSION}")
+        message = f"this gemmgen reads version {VERSION}, not {version.value}"
+        mistakes.add(version.location, message)
         raise mistakes.errors()
 
 
@@ -211,7 +211,9 @@ def _dtypes(draft: Draft) -> Dtypes:
 
 def _epilogue(draft: Draft) -> tuple[Piece, ...]:
     value = _given(draft, "epilogue")
-    return (Piece(value, None),) if isinstance(value, str) else expand(value or ())
+    return (
+        (Piece(value, None),) if isinstance(value, str) else expand(tuple(value or ()))
+    )
 
 
 def _kernel(draft: Draft) -> KernelSpec:

@@ -10,8 +10,7 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from gemmgen.errors import Location, Mistakes, unknown
-from gemmgen.kinds import described
+from gemmgen.errors import Location, Mistakes, described, unknown
 from gemmgen.nodes import UNKNOWN, Node
 from gemmgen.schema import DtypeMap, File, ForEach, Kernel, Model, Settings, Tile
 

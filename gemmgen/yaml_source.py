@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from gemmgen.errors import Location, Mistakes, SpecError, SpecErrors, quoted
+from gemmgen.errors import Location, Mistakes, SpecError, SpecErrors, described, quoted
 from gemmgen.nodes import UNKNOWN, Node, Value, place_in
 
 MAX_BYTES = 1 << 20
@@ -119,8 +119,13 @@ class _Composer:
             return Node(UNKNOWN, location)
         if event.anchor is not None:
             self.refuse(location, "anchors")
-        if event.tag is not None:
-            self.mistakes.add(location, "tags are not allowed")
+        node = self.untagged(event, location, depth)
+        if event.tag is None:
+            return node
+        self.mistakes.add(location, "tags are not allowed")
+        return Node(UNKNOWN, location)
+
+    def untagged(self, event: Any, location: Location, depth: int) -> Node:
         if isinstance(event, yaml.ScalarEvent):
             return self.scalar(event, location)
         if depth > MAX_DEPTH:
@@ -149,7 +154,8 @@ class _Composer:
             name = key.value
             if not isinstance(name, str):
                 if name is not UNKNOWN:
-                    self.mistakes.add(key.location, "a key must be text")
+                    message = f"a key must be text, not {described(name)}"
+                    self.mistakes.add(key.location, message)
             elif name in keys:
                 self.mistakes.add(
                     key.location,
@@ -160,8 +166,6 @@ class _Composer:
         return Node(values, location, keys)
 
     def scalar(self, event: Any, location: Location) -> Node:
-        if event.tag is not None:
-            return Node(UNKNOWN, location)
         text: str = event.value
         forbidden = _FORBIDDEN.search(text)
         if forbidden:
@@ -190,6 +194,10 @@ class _Composer:
             return self.place(mark), text
         if "end of stream" in problem and "quoted" in context:
             return self.place(error.context_mark), "this quote is never closed"
+        if "expected ','" in problem:
+            what = "list" if "']'" in problem else "map"
+            opened = self.place(error.context_mark)
+            return self.place(mark), f"the {what} that begins at {opened} is not closed"
         for fragment, words in _SYNTAX.items():
             if fragment in f"{problem} {context}":
                 return self.place(mark), words
@@ -199,8 +207,6 @@ class _Composer:
 _SYNTAX = {
     "mapping values are not allowed": "unexpected ':'; check the indentation, and put "
     "a text that holds ': ' in quotes",
-    "',' or ']'": "expected ',' or ']' in this list",
-    "',' or '}'": "expected ',' or '}' in this map",
     "expected '-'": "expected '- ' as before the other items of this list; check the "
     "indentation",
     "expected key": "expected a key, such as 'name:'; check the indentation and quotes",

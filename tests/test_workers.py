@@ -39,6 +39,10 @@ def test_many_jobs_go_to_other_processes() -> None:
     assert os.getpid() not in {process for _, process in done.values()}
 
 
+def test_a_signal_of_the_terminal_does_not_reach_them() -> None:
+    assert os.getsid(0) not in dict(run(os.getsid, [0] * 12)).values()
+
+
 @pytest.mark.parametrize("count", [0, 1, FEW])
 def test_few_jobs_stay_here(count: int) -> None:
     done = list(run(where, range(count)))
@@ -68,21 +72,22 @@ def test_leaving_early_ends_the_workers() -> None:
 
 def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
     script = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
         "from gemmgen import workers\n"
         "workers._cores = lambda: 2\n"
         "print('start')\n"
-        "print(sorted(text for _, text in workers.run(str.upper, list('abcdefghij'))))\n"
+        "done = dict(workers.run(str.upper, list('abcdefghij')))\n"
+        "print(*sorted(done.values()))\n"
     )
     # A module of this name beside the script must not be what the worker imports.
     (tmp_path / "pickle.py").write_text("open('imported', 'w')\n")
     done = subprocess.run(
-        [sys.executable, "-P", "-"],
+        [sys.executable, "-I", "-"],
         input=script,
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
         capture_output=True,
         text=True,
         check=True,
     )
     assert not (tmp_path / "imported").exists()
-    assert done.stdout.splitlines() == ["start", str(list("ABCDEFGHIJ"))]
+    assert done.stdout.splitlines() == ["start", "A B C D E F G H I J"]

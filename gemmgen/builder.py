@@ -98,10 +98,23 @@ def outputs(specs: Sequence[Path], out: Path | None = None) -> dict[str, str]:
     return {name: files[name] for name in sorted(files)}
 
 
+def source_name(spec: Path, out: Path | None = None) -> str:
+    """How the files of `spec` in `out` name it: by no path of this machine alone.
+
+    Its path from beside the folder or, when it lies elsewhere, its file name.
+    """
+    path, root = real(spec), real(_folder([spec], out)).parent
+    return path.relative_to(root).as_posix() if path.is_relative_to(root) else spec.name
+
+
+def _folder(specs: Sequence[Path], out: Path | None) -> Path:
+    return specs[0].parent / "generated" if out is None else out
+
+
 def _job(specs: Sequence[Path], out: Path | None) -> _Job:
     if not specs:
         raise UsageError("no spec is given")
-    target = specs[0].parent / "generated" if out is None else out
+    target = _folder(specs, out)
     sources = _sources(specs, target)
     kernels: list[_Kernel] = []
     errors: list[SpecError] = []
@@ -120,20 +133,15 @@ def _job(specs: Sequence[Path], out: Path | None) -> _Job:
 def _sources(specs: Sequence[Path], target: Path) -> dict[str, Path]:
     """Each spec, once, by the name that generated files give it."""
     sources: dict[str, Path] = {}
-    root = real(target).parent
     for spec in specs:
-        source = _source(real(spec), root)
+        source = source_name(spec, target)
         if real(sources.setdefault(source, spec)) != real(spec):
             raise UsageError(
-                f"two specs are named {quoted(source)} and lie outside {shown(root)}: "
-                "their files could not be told apart; rename one"
+                f"two specs are named {quoted(source)} and lie outside "
+                f"{shown(real(target).parent)}: their files could not be told apart; "
+                "rename one"
             )
     return sources
-
-
-def _source(spec: Path, root: Path) -> str:
-    """The path from beside the output folder; never one of this machine alone."""
-    return spec.relative_to(root).as_posix() if spec.is_relative_to(root) else spec.name
 
 
 def _check_names(kernels: Iterable[_Kernel]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.build import Report, build, check, outputs
+from gemmgen.builder import Report, build, check, outputs, source_name
 from gemmgen.errors import Location, SpecError, SpecErrors, UsageError
 from gemmgen.folder import LOCK, PACKAGE, SUPPORT, Refused, State
 from gemmgen.header import entry_hash, head, read, seal
@@ -229,6 +229,12 @@ class TestSeveralSpecs:
             "y/spec.yaml",
         }
         assert check([one], OUT).clean
+
+    def test_a_spec_is_named_from_beside_the_folder(self) -> None:
+        one = write(Path("x/y/spec.yaml"), c=1)
+        assert source_name(one) == "spec.yaml"
+        assert source_name(one, OUT) == source_name(one.resolve(), OUT) == str(one)
+        assert source_name(one, Path("x/y/deep/generated")) == "spec.yaml"
 
     def test_no_path_of_this_machine_enters_a_file(self, tmp_path: Path) -> None:
         build([SPEC.resolve()], tmp_path / "deep" / "er" / "generated")
@@ -527,7 +533,8 @@ class TestRealGenerator:
     """The whole way, with nothing faked."""
 
     act: Callable[[str], str] = staticmethod(
-        "import sys; from pathlib import Path; from gemmgen.build import build, check;"
+        "import sys; from pathlib import Path\n"
+        "from gemmgen.builder import build, check\n"
         "print({}([Path('spec.yaml')]).clean, *sorted({{'black', 'jinja2', 'torch',"
         " 'triton'}} & {{*sys.modules}}))".format
     )

@@ -1,0 +1,113 @@
+"""The epilogue language: what is read, what is refused, and where."""
+
+import pytest
+
+from gemmgen.epilogue import AXES, Operand
+from gemmgen.epilogue_parser import compile_epilogue
+from gemmgen.errors import Location, SpecError
+from gemmgen.expression import short_number, spell, triton_function
+from gemmgen.functions import OPS
+
+
+def compiled(text: str):
+    return compile_epilogue(
+        text, "c", ("a", "b"), lambda offset: Location("s", 1, offset + 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "triton"),
+    [
+        ("acc", "acc"),
+        ("acc*2", "acc * 2.0"),
+        ("(acc - (1 - acc)) / (acc * -2.5)", "(acc - (1.0 - acc)) / (acc * -2.5)"),
+        ("acc - (bias[n] + 1)", "acc - (bias + 1.0)"),
+        ("acc / (2 * alpha[])", "acc / (2.0 * alpha)"),
+        ("-(acc + 1) * 3", "-(acc + 1.0) * 3.0"),
+        ("where(acc > 0, acc, -acc)", "tl.where(acc > 0.0, acc, -acc)"),
+        ("exp(relu(acc))", "tl.exp(relu(acc))"),
+    ],
+)
+def test_expression_is_spelled_with_fewest_brackets(text: str, triton: str) -> None:
+    (statement,) = compiled(text).statements
+    assert spell(statement.value, call=triton_function) == triton
+
+
+def test_spelling_again_changes_nothing() -> None:
+    text = "(a1[n] - (a1[n] - acc)) / (acc / 2) * where(acc <= 1e-05, acc, -acc)"
+    names = {"a1": "a1[n]"}
+    once = spell(
+        compiled(text).statements[0].value, lambda n: names.get(n, n), number=short_number
+    )
+    assert once == text
+
+
+def test_operands_are_in_order_of_first_use() -> None:
+    epilogue = compiled("beta[] * skip[m, n] + acc * row[m] + skip[m, n]")
+    assert epilogue.operands == (
+        Operand("beta", ()),
+        Operand("skip", ("m", "n")),
+        Operand("row", ("m",)),
+    )
+
+
+@pytest.mark.parametrize("axes", AXES)
+def test_every_index_is_read(axes: tuple[str, ...]) -> None:
+    text = f"acc + one[{', '.join(axes)}]"
+    assert compiled(text).operands == (Operand("one", axes),)
+
+
+@pytest.mark.parametrize("name", OPS)
+def test_every_function_is_read(name: str) -> None:
+    arguments = ["acc", "0.5", "2"][: len(OPS[name].parameters)]
+    assert compiled(f"{name}({', '.join(arguments)})").functions == (name,)
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "part"),
+    [
+        ("", 1, "empty"),
+        ("acc +", 6, "no expression"),
+        ("gelo(acc)", 1, "did you mean 'gelu'?"),
+        ("acc + bias", 7, "written with its index"),
+        ("acc + bias[k]", 12, "(one of: [], [n], [m], [m, n])"),
+        ("acc + bias[b, n]", 12, "not built yet"),
+        ("bias[n] + bias[m] + acc", 11, "was bias[n] before"),
+        ("acc[n]", 1, "no operand"),
+        ("a[n] + acc", 1, "the kernel itself uses"),
+        ("x_ptr[n] + acc", 1, "the kernel itself uses"),
+        ("gelu[n] + acc", 1, "the kernel itself uses"),
+        ("acc > 0", 1, "first argument of where"),
+        ("where(acc, 1, 2)", 7, "needs one comparison"),
+        ("where(0 < acc < 6, acc, 1)", 7, "needs one comparison"),
+        ("relu(acc, 2)", 1, "call it as relu(x)"),
+        ("clamp(acc, lo=1, hi=2)", 1, "call it as clamp(x, lo, hi)"),
+        ("sqrt(2) * acc", 1, "write its value"),
+        ("acc ** 2", 1, "not part of the epilogue language"),
+        ("acc if acc else acc", 1, "not part of the epilogue language"),
+        ("acc.real", 1, "not part of the epilogue language"),
+        ("acc + 'x'", 7, "cannot hold"),
+        ("acc + True", 7, "not a number"),
+        ("acc + 1e999", 7, "too large"),
+        ("acc + " + "9" * 400, 7, "too large"),
+        ("relu(bias[n])", 1, "never uses 'acc'"),
+        ("out = acc\nout = acc", 11, "already a name"),
+        ("acc\nacc", 1, "name = "),
+        ("import os", 1, "name = "),
+        ("x = y = acc", 1, "name = "),
+        ("X = acc", 1, "lower-case"),
+        ("ａcc + acc", 1, "ASCII"),
+        ("acc # comment", 5, "cannot hold"),
+        ("acc\r\n", 4, "ASCII"),
+        ("-" * 3000 + "acc", 1, "nests"),
+        ("(" * 300 + "acc" + ")" * 300, 201, "parentheses"),
+        ("+".join(["acc"] * 100), 1, "nests"),
+        ("acc + " * 2000 + "acc", 1, "at most 4096"),
+    ],
+)
+def test_mistake_is_located(text: str, column: int, part: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        compiled(text)
+    assert part in caught.value.message
+    assert caught.value.location.column == column
+    assert "\n" not in str(caught.value)
