@@ -60,10 +60,12 @@ def compile_epilogue(
     `default_target` names the result of a bare expression, `taken` the names that the
     operation's own operands have; `locate` maps an offset in `text` to its place.
     """
+    body = text.lstrip(" \n")
+    margin = len(text) - len(body)
     try:
-        return _Parser(text, default_target, frozenset(taken)).epilogue()
+        return _Parser(body, default_target, frozenset(taken)).epilogue()
     except _Mistake as mistake:
-        raise SpecError(locate(mistake.offset), mistake.message) from None
+        raise SpecError(locate(margin + mistake.offset), mistake.message) from None
 
 
 class _Parser:

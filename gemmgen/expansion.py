@@ -169,4 +169,5 @@ def _clash(draft: Draft, other: Draft) -> str:
         for key, one in draft.node.at("for_each").entries.items()
         if len(one.items) > 1 and f"{{{key}}}" not in str(written)
     ]
-    return f"for_each makes several kernels named {name}; its name needs {' and '.join(missing)}"
+    needs = " and ".join(missing)
+    return f"for_each makes several kernels named {name}; its name needs {needs}"

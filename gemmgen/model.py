@@ -182,15 +182,15 @@ def best_stages(tile: Tile, product: Product, target: Target) -> int | None:
 
 
 def nearest_fitting(tile: Tile, product: Product, target: Target) -> Tile | None:
-    """The tile reached by halving the largest of k, m and n until it fits."""
+    """The tile with fewer stages, or halved until it fits, then as deep as before."""
+    wanted, tile = tile.stages, replace(tile, stages=min(tile.stages, 2))
     while not fits(tile, product, target):
-        if tile.stages > 2:
-            tile = replace(tile, stages=tile.stages - 1)
-        elif tile.k > 32:
+        if tile.k > 32:
             tile = replace(tile, k=tile.k // 2)
         elif max(tile.m, tile.n) > 16:
             side = "m" if tile.m >= tile.n else "n"
             tile = replace(tile, **{side: getattr(tile, side) // 2})
         else:
             return None
-    return tile
+    deeper = (replace(tile, stages=stages) for stages in range(wanted, 0, -1))
+    return next(one for one in deeper if fits(one, product, target))

@@ -235,16 +235,16 @@ class _Planner:
             if name not in targets:
                 self.fail("outputs", key, message=unknown("output", name, targets))
                 continue
-            dtype = dtype or out
-            if dtype not in DTYPES[self.spec.dtype.a].outputs:
+            if dtype and dtype not in DTYPES[self.spec.dtype.a].outputs:
                 self.fail(
                     "outputs", key,
                     message=f"output {quoted(name)} cannot be {dtype} "
                     + one_of(DTYPES[self.spec.dtype.a].outputs),
                 )  # fmt: skip
             value = "acc" if epilogue.is_identity(name) else name
-            results.append(Result(name, value, dtype, arithmetic))
-        self.check_used(epilogue, [name for name, _ in chosen])
+            results.append(Result(name, value, dtype or out, arithmetic))
+        if len(results) == len(chosen):
+            self.check_used(epilogue, [name for name, _ in chosen])
         return tuple(results)
 
     def check_used(self, epilogue: Epilogue, returned: Sequence[str]) -> None:

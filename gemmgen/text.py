@@ -3,6 +3,7 @@
 Every choice between two spellings is made here, so that a template has none.
 """
 
+import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -155,7 +156,7 @@ class ModuleText:
             f"{self.shapes} Any strides. `out`, if given, receives what is returned. "
             "Raises ValueError if an argument has a wrong rank, size, dtype or device."
         )
-        return f'"""{line}\n\n{textwrap.fill(rest, WIDTH - 4)}\n"""'
+        return f'"""{line}\n\n{_filled(rest, WIDTH - 4)}\n"""'
 
     @property
     def shapes(self) -> str:
@@ -487,6 +488,12 @@ def _mapping(values: dict[str, str]) -> str:
 
 def _indented(lines: list[str]) -> str:
     return textwrap.indent("\n".join(lines), "    ")
+
+
+def _filled(text: str, width: int) -> str:
+    """A paragraph that is never broken inside a shape's brackets."""
+    kept = re.sub(r"\[[^]]*\]", lambda shape: shape[0].replace(" ", "\0"), text)
+    return textwrap.fill(kept, width).replace("\0", " ")
 
 
 def _wrapped(line: str, width: int, indent: str = "    ") -> list[str]:

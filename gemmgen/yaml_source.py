@@ -183,25 +183,27 @@ class _Composer:
 
     def in_plain_words(self, error: yaml.MarkedYAMLError) -> tuple[Location, str]:
         """What a syntax error is about, and where."""
-        mark = error.problem_mark or error.context_mark
+        mark: Any = error.problem_mark or error.context_mark
         problem, context = error.problem or "", error.context or ""
-        index = getattr(mark, "index", 0)
+        # At the end of a file, the mark can be on a line that is not there.
+        index = min(mark.index, len(self.source.rstrip()))
+        place = place_in(self.source, index, self.file)
         character = self.source[index : index + 1]
         if "tab character" in problem or character == "\t":
-            return self.place(mark), "a tab cannot indent; use spaces"
+            return place, "a tab cannot indent; use spaces"
         if "cannot start any token" in problem:
             text = f"a value cannot start with {quoted(character)}; put it in quotes"
-            return self.place(mark), text
+            return place, text
         if "end of stream" in problem and "quoted" in context:
             return self.place(error.context_mark), "this quote is never closed"
         if "expected ','" in problem:
             what = "list" if "']'" in problem else "map"
             opened = self.place(error.context_mark)
-            return self.place(mark), f"the {what} that begins at {opened} is not closed"
+            return place, f"the {what} that begins at {opened} is not closed"
         for fragment, words in _SYNTAX.items():
             if fragment in f"{problem} {context}":
-                return self.place(mark), words
-        return self.place(mark), f"this is not valid YAML: {problem}"
+                return place, words
+        return place, f"this is not valid YAML: {problem}"
 
 
 _SYNTAX = {

@@ -1,0 +1,130 @@
+"""The rules between fields, each with the place and the words of its error."""
+
+import pytest
+
+from gemmgen.errors import SpecErrors
+from gemmgen.plan import fingerprint, plans
+from gemmgen.spec import parse
+
+
+def planned(kernel: str, head: str = ""):
+    body = "".join(f"    {line}\n" for line in kernel.strip().split("\n"))
+    text = f"gemmgen: 1\n{head}kernels:\n  -\n{body}"
+    return plans(parse(text.encode(), "spec.yaml"))
+
+
+def errors(kernel: str, head: str = "") -> list[str]:
+    with pytest.raises(SpecErrors) as caught:
+        planned(kernel, head)
+    return str(caught.value).split("\n")
+
+
+GEMM = "name: k\nop: gemm\nlayout: NN\ndtype: fp16\n"
+
+
+def test_defaults_of_a_plain_kernel() -> None:
+    (plan,) = planned(GEMM)
+    assert (plan.out, plan.accumulator, plan.precision) == ("fp16", "fp32", None)
+    assert [result.name for result in plan.results] == ["c"]
+    assert [result.value for result in plan.results] == ["acc"]
+    assert {row.architecture for row in plan.rows} == {80, 90, 100}
+
+
+def test_fp32_is_ieee_unless_the_spec_says_so() -> None:
+    (plan,) = planned(GEMM.replace("fp16", "fp32"))
+    assert plan.precision == "ieee"
+
+
+def test_operand_dtypes() -> None:
+    (plan,) = planned(
+        GEMM + "epilogue: acc * s[m] + r[m, n] + alpha[]\noperands: {s: fp32}"
+    )
+    assert [(one.name, one.dtype) for one in plan.operands] == [
+        ("s", "fp32"),
+        ("r", "fp16"),
+        ("alpha", "fp32"),
+    ]
+
+
+def test_stages_left_out_fit_every_target() -> None:
+    (plan,) = planned(GEMM + "tiles: {m: 128, n: 256, k: 64}")
+    assert {row.architecture: row.tile.stages for row in plan.rows} == {
+        100: 3,
+        90: 3,
+        80: 3,
+    }
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (
+            GEMM + "tiles: {m: 256, n: 256, k: 128, stages: 4}",
+            "spec.yaml:8:12: tile 256x256x128 with 4 stages needs 524304 bytes of shared "
+            "memory; sm_100 has 232448 for a block; nearest that fits: "
+            "{m: 256, n: 256, k: 64, stages: 3}",
+        ),
+        (
+            GEMM.replace("fp16", "{a: fp16, b: bf16}"),
+            "spec.yaml:7:25: a is fp16 and b is bf16: both must be the same",
+        ),
+        (
+            GEMM.replace("fp16", "{a: fp16, acc: fp64}"),
+            "spec.yaml:7:27: fp16 accumulates in fp32, not fp64",
+        ),
+        (
+            GEMM.replace("fp16", "{a: fp16, out: fp64}"),
+            "spec.yaml:7:27: out 'fp64' is not possible for fp16 inputs (one of: fp16, "
+            "bf16, fp32)",
+        ),
+        (
+            GEMM + "precision: tf32",
+            "spec.yaml:8:16: precision chooses how fp32 is multiplied; dtype is fp16",
+        ),
+        (
+            GEMM + "epilogue: acc + bias[n]\noperands: {bais: fp32}",
+            "spec.yaml:9:22: unknown operand 'bais'; did you mean 'bias'? (one of: bias)",
+        ),
+        (
+            GEMM + "epilogue: acc * alpha[]\noperands: {alpha: fp32}",
+            "spec.yaml:9:23: alpha[] is a Python float and has no dtype",
+        ),
+        (
+            GEMM + "epilogue: |\n  pre = acc + 1\n  out = acc * 2",
+            "spec.yaml:8:15: 'pre' is neither used nor returned",
+        ),
+        (
+            GEMM
+            + "epilogue: |\n  row = bias[n] * 2\n  out = acc + row\noutputs: [row]",
+            "spec.yaml:8:15: output 'row' does not vary along both m and n, so it is no "
+            "matrix [M, N]",
+        ),
+        (
+            GEMM + "outputs: [d]",
+            "spec.yaml:8:15: unknown output 'd' (one of: c)",
+        ),
+        (
+            GEMM + "autotune: runtime",
+            "spec.yaml:8:15: autotune: runtime needs a list of tiles",
+        ),
+        (
+            GEMM.replace("fp16", "fp64") + "tiles: {m: 64, n: 64, k: 16}",
+            "spec.yaml:8:12: Triton compiles fp64 for sm_100 only with m up to 32 or "
+            "fewer than 4 warps",
+        ),
+        (
+            GEMM + "epilogue: acc + gelo(acc)",
+            "spec.yaml:8:21: epilogue calls unknown function 'gelo'; did you mean "
+            "'gelu'?",
+        ),
+    ],
+)
+def test_mistake_between_fields(kernel: str, message: str) -> None:
+    assert any(line.startswith(message) for line in errors(kernel)), errors(kernel)
+
+
+def test_fingerprint_follows_what_is_planned() -> None:
+    (one,) = planned(GEMM)
+    (same,) = planned(GEMM + "epilogue: ' acc'")
+    (other,) = planned(GEMM + "epilogue: acc * 2")
+    assert fingerprint(one) == fingerprint(same) != fingerprint(other)
