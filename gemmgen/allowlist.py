@@ -29,7 +29,7 @@ _ATTRIBUTES = {
     "triton": {"Config", "autotune", "cdiv", "jit"},
     "tl": {
         "arange", "cdiv", "constexpr", "dot", "float16", "bfloat16", "float32",
-        "float64", "load", "maximum", "minimum", "program_id", "store", "where",
+        "float64", "full", "load", "maximum", "minimum", "program_id", "store", "where",
         "zeros", "PropagateNan",
         *(op.triton[3:] for op in OPS.values() if op.in_place),
     },

@@ -33,12 +33,13 @@ _BLOCK_BYTES = 128
 
 _ASYNCHRONOUS = ((64, 64, 4), (64, 128, 4), (128, 128, 8), (128, 256, 8))
 _CANDIDATES: dict[str, tuple[tuple[int, int, int], ...]] = {
-    "fma": ((32, 64, 4), (64, 128, 4)),
+    "fma": ((64, 64, 8), (128, 128, 8)),
     "mma": ((16, 64, 4), (64, 64, 4), (128, 128, 8)),
     "wgmma": _ASYNCHRONOUS,
     "tcgen05": _ASYNCHRONOUS,
+    "fp64": ((32, 32, 4), (64, 64, 8)),
 }
-"""(m, n, warps) by unit: none spills in any layout as Triton 3.6 compiles it."""
+"""(m, n, warps) by unit, but for fp64: none spills in any layout under Triton 3.6."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +59,11 @@ def candidates(product: Product, target: Target, spare_registers: int) -> list[T
     """
     found = []
     k = max(16, _BLOCK_BYTES // product.bytes)
-    for unit, shapes in _CANDIDATES.items():
+    for name, shapes in _CANDIDATES.items():
         for m, n, warps in shapes:
             tile = Tile(m, n, k, GROUP_M, 2, warps)
-            if instruction(tile, product, target) != unit:
+            unit = instruction(tile, product, target)
+            if name != ("fp64" if product.kind == "fp64" else unit):
                 continue
             most = 128 if unit in ("wgmma", "tcgen05") else 64
             if accumulator_registers(tile, product) > min(most, 128 - spare_registers):

@@ -34,10 +34,10 @@ _OPERATORS: dict[type[ast.operator] | type[ast.cmpop], str] = {
 # Names that a generated kernel or launcher uses for itself.
 _TAKEN = frozenset(
     "acc pid k tl triton torch out index tile grid swizzle check number result rows "
-    "select offset_type on_device range min float tile_m tile_n".split()
+    "select offset_type on_device range min float step tile_m tile_n".split()
 )
 _TAKEN_PREFIXES = ("stride_", "offs_", "mask_")
-_TAKEN_SUFFIXES = ("_ptr", "_ptrs")
+_TAKEN_SUFFIXES = ("_ptr", "_offs", "_rows")
 
 
 class _Mistake(Exception):

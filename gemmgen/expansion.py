@@ -79,8 +79,7 @@ def _family(
     node: Node, defaults: Mapping[str, Setting], mistakes: Mistakes
 ) -> Iterator[Draft]:
     """The drafts of one entry of `kernels`; none where for_each makes no sense."""
-    for_each = node.at("for_each").value
-    if not isinstance(for_each, dict | None):
+    if "for_each" in node.keys and not isinstance(node.at("for_each").value, dict):
         return
     own = _settings(Kernel, node)
     lists = _lists(node, mistakes)
@@ -138,7 +137,8 @@ def _why_not_in_name(value: object, chosen: Mapping[str, Setting]) -> str | None
     if value is None and not chosen:
         return "but the kernel has no for_each"
     if value is None:
-        return f"which for_each does not list {one_of(map(quoted, chosen))}"
+        listed = [key for key in chosen if key in Settings.model_fields]
+        return f"which for_each does not list {one_of(listed)}"
     if not isinstance(value, str | int | float | Unknown):
         return "whose values are not plain: only text, numbers, true and false are"
     return None
@@ -169,5 +169,5 @@ def _clash(draft: Draft, other: Draft) -> str:
         for key, one in draft.node.at("for_each").entries.items()
         if len(one.items) > 1 and f"{{{key}}}" not in str(written)
     ]
-    needs = " and ".join(missing)
-    return f"for_each makes several kernels named {name}; its name needs {needs}"
+    needs = f"; its name needs {' and '.join(missing)}" if missing else ""
+    return f"for_each makes several kernels named {name}{needs}"

@@ -78,14 +78,19 @@ class Matrix:
         return f"{self.name}.T" if self.transposed else self.name
 
     @property
-    def pointers(self) -> str:
-        """Pointers to a tile at `offs_<axis>`, as kernel text."""
+    def offsets(self) -> str:
+        """Offsets of a tile at `offs_<axis>` in elements, as kernel text."""
         rows, columns = self.axes
         row_stride, column_stride = self.strides
         return (
-            f"{self.name}_ptr + offs_{rows}[:, None] * {row_stride}"
+            f"offs_{rows}[:, None] * {row_stride}"
             f" + offs_{columns}[None, :] * {column_stride}"
         )
+
+    @property
+    def pointers(self) -> str:
+        """Pointers to a tile at `offs_<axis>`, as kernel text."""
+        return f"{self.name}_ptr + {self.offsets}"
 
     @property
     def mask(self) -> str:

@@ -36,6 +36,10 @@ POWER = "which Triton needs"
 MAX_KERNELS = 10_000
 
 
+TAGS: dict[type, str] = {str: "<text>", dict: "<map>", list: "<list>"}
+"""The branches of unions; pydantic puts them into the path to an error."""
+
+
 class Model(BaseModel):
     """What all maps of a spec share; `title` is the word for one in messages."""
 
@@ -53,8 +57,7 @@ def _required(description: str, *examples: Any) -> Any:
 
 def _shape(value: object) -> str | None:
     """The branch of a union that the user meant."""
-    tags: dict[type, str] = {str: "<text>", dict: "<map>", list: "<list>"}
-    return tags.get(type(value))
+    return TAGS.get(type(value))
 
 
 def _either(says: str) -> Discriminator:

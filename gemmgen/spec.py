@@ -15,9 +15,9 @@ from gemmgen.layouts import LAYOUTS
 from gemmgen.nodes import UNKNOWN, Node
 from gemmgen.operations import OPERATIONS
 from gemmgen.schedules import SCHEDULES
-from gemmgen.schema import AUTO, SCALINGS, VERSION, DtypeMap, File, Tile
+from gemmgen.schema import AUTO, SCALINGS, VERSION, DtypeMap, Tile
 from gemmgen.shorthand import Piece, expand, step_at
-from gemmgen.validation import check, values
+from gemmgen.validation import check
 from gemmgen.yaml_source import load
 
 DEFAULT_TARGETS = ("sm_80", "sm_90", "sm_100")
@@ -101,7 +101,7 @@ def parse(text: str | bytes, file: str) -> Spec:
         for path, message in _complaints(draft):
             mistakes.add(_within(draft, path).location, message)
     mistakes.stop_if_any()
-    targets = values(File, root).get("targets", DEFAULT_TARGETS)
+    targets = root.at("targets").plain() or DEFAULT_TARGETS
     return Spec(file, tuple(targets), tuple(map(_kernel, found)))
 
 

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from gemmgen.errors import Location, Mistakes, described, unknown
 from gemmgen.nodes import UNKNOWN, Node
-from gemmgen.schema import DtypeMap, File, ForEach, Kernel, Model, Settings, Tile
+from gemmgen.schema import TAGS, DtypeMap, File, ForEach, Kernel, Model, Settings, Tile
 
 _MODELS: dict[str | int, type[Model]] = {
     "defaults": Settings,
@@ -64,14 +64,15 @@ def _adapter(model: type[Model], key: str) -> TypeAdapter[Any]:
 
 def _locate(root: Node, detail: ErrorDetails) -> tuple[Node, Location]:
     """The node that an error is about, and the place to show."""
-    node, path = root, list(detail["loc"])
-    about_key = detail["type"] == "extra_forbidden"
-    if path[-1:] == ["[key]"] and detail["type"] == "kind":
-        about_key, path = True, path[:-1]
-    for part in path[:-1] if about_key else path:
+    around, node, key = root, root, ""
+    for part in detail["loc"]:
+        child = node.child(part)
         # No child: the part names a branch of a union, or a key that is missing.
-        node = node.child(part) or node
-    return node, node.keys[str(path[-1])] if about_key else node.location
+        if child:
+            around, node, key = node, child, str(part)
+    if detail["type"] == "extra_forbidden" or detail["loc"][-1:] == ("[key]",):
+        return around, around.keys[key]
+    return node, node.location
 
 
 def _wording(detail: ErrorDetails) -> str:
@@ -105,9 +106,10 @@ def _model(detail: ErrorDetails) -> type[Model]:
 
 def _noun(detail: ErrorDetails) -> str:
     """`tiles`, `tile` for one of them, `for_each dtype`: what an error is about."""
-    path = [part for part in detail["loc"] if not str(part).startswith("<")]
-    if not path:
+    path = [part for part in detail["loc"] if part not in TAGS.values()]
+    keys = [part for part in path if isinstance(part, str)]
+    if not keys:
         return "spec"
-    if isinstance(path[-1], int):
-        return str(path[-2]).removesuffix("s")
-    return "for_each " * ("for_each" in path[:-1]) + str(path[-1])
+    if path[-1] != keys[-1]:
+        return {"kernels": "kernel", "tiles": "tile"}.get(keys[-1], keys[-1])
+    return " ".join(keys[-2:] if "for_each" in keys[:-1] else keys[-1:])

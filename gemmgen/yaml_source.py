@@ -197,9 +197,9 @@ class _Composer:
         if "end of stream" in problem and "quoted" in context:
             return self.place(error.context_mark), "this quote is never closed"
         if "expected ','" in problem:
-            what = "list" if "']'" in problem else "map"
+            wanted = "']' in the list" if "']'" in problem else "'}' in the map"
             opened = self.place(error.context_mark)
-            return place, f"the {what} that begins at {opened} is not closed"
+            return place, f"expected ',' or {wanted} that begins at {opened}"
         for fragment, words in _SYNTAX.items():
             if fragment in f"{problem} {context}":
                 return place, words

@@ -3,9 +3,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gemmgen import yaml_source
 from gemmgen.errors import SpecErrors
 from gemmgen.spec import Dtypes, KernelSpec, Spec, parse
 
@@ -203,6 +205,16 @@ def test_a_hostile_file_is_refused_quickly(name: str) -> None:
     assert len(found) < 60_000
 
 
+@pytest.mark.parametrize("path", [*ERRORS.glob("*.yaml")], ids=lambda path: path.stem)
+def test_the_slower_parser_refuses_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It words a few mistakes in another way, and sees some at another place."""
+    number = len(message(path.read_bytes()).splitlines())
+    monkeypatch.setattr(yaml_source, "_Loader", yaml.SafeLoader)
+    assert len(message(path.read_bytes()).splitlines()) == number
+
+
 def test_the_number_of_kernels_has_a_limit() -> None:
     lists = "epilogue: [{}]".format(", ".join(f"acc + {i}" for i in range(5_000)))
     kernel = f"{{name: a, op: linear, for_each: {{{lists}, dtype: [bf16, fp16]}}}}\n"
@@ -216,7 +228,7 @@ def test_the_number_of_kernels_has_a_limit() -> None:
 GOOD = DEFAULTS.encode()
 CORPUS = [GOOD, *(path.read_bytes() for path in sorted(ERRORS.glob("*.yaml")))]
 FRAGMENTS = (
-    r"""{ } [ ] ' " ~ &a *a !!str <map> [key] << --- %YAML \x00 ? - : | > # , 0x 1e999 """
+    r"""{ } [ ] ' " ~ &a *a !!str <map> [key] << --- %YAML \x00 ? - : | > # , 0x 1e9 """
     "for_each {dtype} {layout} name auto gemmgen defaults epilogue tiles"
 )
 PIECES = st.one_of(

@@ -1,0 +1,373 @@
+"""The command line: exit codes, the three formats, what goes where."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+import gemmgen
+from gemmgen import commands, output
+from gemmgen.cli import main
+from gemmgen.folder import State
+
+ROOT = Path(__file__).resolve().parent.parent
+
+GOOD = """\
+gemmgen: 1
+kernels:
+  - {name: one, op: linear, dtype: bf16, epilogue: "gelu(acc + bias[n])"}
+  - {name: "two_{layout}", for_each: {layout: [NN, TN]}, op: gemm, dtype: fp16}
+"""
+BAD = """\
+gemmgen: 1
+kernels:
+  - {name: one, op: linear, dtype: bf61}
+  - {name: two, op: lineal, dtype: bf16}
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder with a good and a bad spec."""
+    monkeypatch.chdir(tmp_path)
+    Path("good.yaml").write_text(GOOD)
+    Path("bad.yaml").write_text(BAD)
+    return tmp_path
+
+
+@pytest.fixture
+def run(
+    capsys: pytest.CaptureFixture[str],
+) -> Callable[..., tuple[int, str, str]]:
+    """Run a command in this process: exit code, stdout, stderr."""
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        try:
+            code = main(arguments)
+        except SystemExit as leaving:  # argparse
+            code = int(leaving.code or 0)
+        caught = capsys.readouterr()
+        return code, caught.out, caught.err
+
+    return call
+
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def raises(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def fail(options: object) -> int:
+        raise error
+
+    monkeypatch.setattr(commands, "build", fail)
+
+
+def test_build_then_nothing_to_do(run: Run, home: Path) -> None:
+    code, out, err = run("build", "good.yaml")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[-1] == "generated: 6 written, 0 unchanged"
+    assert sorted(path.name for path in (home / "generated").iterdir()) == [
+        *("__init__.py", "_support.py", "gemmgen.lock.json"),
+        *("one.py", "two_nn.py", "two_tn.py"),
+    ]
+    assert run("build", "good.yaml") == (0, "generated: 0 written, 6 unchanged\n", "")
+
+
+def test_build_to_another_folder(run: Run) -> None:
+    assert run("build", "good.yaml", "-o", "deep/er")[0] == 0
+    assert Path("deep/er/one.py").is_file()
+    assert not Path("generated").exists()
+
+
+def test_check_is_0_when_clean_and_1_when_not(run: Run) -> None:
+    code, out, _ = run("build", "--check", "good.yaml")
+    assert code == 1
+    assert "generated/one.py: missing\n" in out
+    assert not Path("generated").exists()
+    run("build", "good.yaml")
+    assert run("build", "--check", "good.yaml")[0] == 0
+    Path("good.yaml").write_text(GOOD.replace("gelu(", "relu("))
+    code, out, _ = run("build", "--check", "good.yaml")
+    assert code == 1
+    assert "generated/one.py: outdated\n" in out
+
+
+def test_a_file_edited_by_hand_is_kept_unless_forced(run: Run) -> None:
+    run("build", "good.yaml")
+    file = Path("generated/one.py")
+    text = file.read_text()
+    file.write_text(text.replace("BLOCK_K", "BLOCK_Q"))
+    code, out, err = run("build", "good.yaml")
+    assert (code, out) == (2, "")
+    assert err == "gemmgen: generated/one.py: edited by hand; --force overwrites it\n"
+    assert run("build", "--check", "good.yaml")[0] == 1
+    code, out, _ = run("build", "--force", "good.yaml")
+    assert code == 0
+    assert "generated/one.py: overwritten\n" in out
+    assert file.read_text() == text
+
+
+def test_diff_prints_what_would_change(run: Run) -> None:
+    run("build", "good.yaml")
+    Path("good.yaml").write_text(GOOD.replace("gelu(", "relu("))
+    code, out, err = run("build", "--diff", "good.yaml")
+    assert (code, err) == (1, "")
+    assert "--- one.py (on disk)\n+++ one.py (from the spec)\n" in out
+    assert "\n+    return tl.maximum(x, 0.0" in out
+    assert run("build", "--check", "good.yaml")[0] == 1
+    run("build", "good.yaml")
+    assert run("build", "--diff", "good.yaml") == (0, "", "")
+
+
+def test_errors_of_a_spec_go_to_stderr_with_their_places(run: Run) -> None:
+    code, out, err = run("build", "bad.yaml")
+    assert (code, out) == (2, "")
+    first, second = err.splitlines()
+    assert first.startswith("bad.yaml:3:36: unknown dtype 'bf61'; did you mean 'bf16'?")
+    assert second.startswith(
+        "bad.yaml:4:21: unknown op 'lineal'; did you mean 'linear'"
+    )
+    assert not Path("generated").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *([], ["bild"], ["build"], ["build", "--frob", "good.yaml"]),
+        *(["build", "--check", "--diff", "good.yaml"], ["show", "good.yaml"]),
+        ["verify", "--profile", "slow", "good.yaml"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_is_2(run: Run, arguments: list[str]) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("usage: gemmgen")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["build", "none.yaml"], "none.yaml"),
+        (["list", "none.yaml"], "none.yaml"),
+        (["build", "."], "cannot read '.': is a directory"),
+        (
+            ["show", "good.yaml", "onne"],
+            "no kernel is named 'onne'; did you mean 'one'?",
+        ),
+        (["build", "good.yaml", "-o", "good.yaml"], "good.yaml"),
+        (["build", "good.yaml", "-o", "bad.yaml/x"], "bad.yaml"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_done_is_2_and_one_line(
+    run: Run, arguments: list[str], message: str
+) -> None:
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("gemmgen: ")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_missing_package_is_3(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, out, err = run("verify", "good.yaml")
+    assert (code, out) == (3, "")
+    assert "verify needs torch, triton" in err
+
+
+def test_an_interrupt_is_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    raises(monkeypatch, KeyboardInterrupt())
+    assert run("build", "good.yaml") == (130, "", "gemmgen: interrupted\n")
+
+
+def test_control_c_ends_a_build_cleanly(home: Path) -> None:
+    """The real signal, while workers run; nothing is written, no traceback is shown."""
+    many = "\n".join(f"  - {{name: k{i}, op: linear, dtype: bf16}}" for i in range(400))
+    Path("many.yaml").write_text(f"gemmgen: 1\nkernels:\n{many}\n")
+    build = subprocess.Popen(
+        [sys.executable, "-m", "gemmgen.cli", "build", "many.yaml"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    )
+    time.sleep(1.5)
+    build.send_signal(signal.SIGINT)
+    out, err = build.communicate(timeout=60)
+    assert (build.returncode, out, err) == (130, "", "gemmgen: interrupted\n")
+    assert not list(home.glob("generated/*.py"))
+
+
+def test_a_fault_of_gemmgen_stays_a_traceback(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raises(monkeypatch, ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        run("build", "good.yaml")
+
+
+def test_a_reader_that_had_enough(home: Path) -> None:
+    """`gemmgen schema | head -1`."""
+    schema = subprocess.Popen(
+        [sys.executable, "-m", "gemmgen.cli", "schema"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert schema.stdout is not None and schema.stderr is not None
+    schema.stdout.close()
+    assert schema.stderr.read() == b""
+    assert schema.wait(timeout=60) == 0
+
+
+def test_json_of_build_and_check(run: Run) -> None:
+    code, out, err = run("build", "--check", "--format", "json", "good.yaml")
+    assert (code, err) == (1, "")
+    found = json.loads(out)
+    assert found["ok"] is False
+    assert {"file": "one.py", "state": "missing"} in found["files"]
+    code, out, _ = run("build", "--format", "json", "good.yaml")
+    assert (code, json.loads(out)["ok"]) == (0, True)
+    code, out, _ = run("build", "--check", "--format", "json", "good.yaml")
+    found = json.loads(out)
+    assert (code, found["ok"], found["schema"], found["command"]) == (
+        0,
+        True,
+        1,
+        "build",
+    )
+    assert {row["state"] for row in found["files"]} == {State.FRESH.value}
+
+
+def test_json_of_errors(run: Run) -> None:
+    code, out, err = run("build", "--format", "json", "bad.yaml")
+    assert (code, err) == (2, "")
+    found = json.loads(out)
+    assert found["ok"] is False
+    assert [(row["file"], row["line"], row["column"]) for row in found["errors"]] == [
+        ("bad.yaml", 3, 36),
+        ("bad.yaml", 4, 21),
+    ]
+    code, out, err = run("build", "--format", "json", "none.yaml")
+    assert (code, err) == (2, "")
+    assert "none.yaml" in json.loads(out)["error"]
+
+
+def test_github_annotations(run: Run) -> None:
+    code, out, _ = run("build", "--format", "github", "bad.yaml")
+    assert code == 2
+    assert out.startswith("::error file=bad.yaml,line=3,col=36::unknown dtype 'bf61'")
+    code, out, _ = run("build", "--check", "--format", "github", "good.yaml")
+    assert code == 1
+    assert "::error file=generated/one.py::missing\n" in out
+    run("build", "good.yaml")
+    assert run("build", "--check", "--format", "github", "good.yaml") == (0, "", "")
+
+
+def test_annotations_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    """As actions/toolkit does: `%`, line ends, and in properties `:` and `,` too."""
+    output.annotate("100 %\r\n::error::not mine", file="a,b:c%.yaml", line=3)
+    assert capsys.readouterr().out == (
+        "::error file=a%2Cb%3Ac%25.yaml,line=3::100 %25%0D%0A::error::not mine\n"
+    )
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github"])
+def test_text_of_a_spec_starts_no_command_of_the_runner(run: Run, form: str) -> None:
+    r"""A value with line ends and `::` is shown quoted, on one line."""
+    Path("sly.yaml").write_text(
+        'gemmgen: 1\nkernels:\n  - {name: one, op: "x\\n::error::y", dtype: bf16}\n'
+    )
+    code, out, err = run("build", "--format", form, "sly.yaml")
+    assert code == 2
+    commands_found = [
+        line for line in (out + err).splitlines() if line.lstrip().startswith("::")
+    ]
+    assert len(commands_found) == (form == "github")
+
+
+def test_list(run: Run) -> None:
+    code, out, _ = run("list", "good.yaml")
+    header, *rows = [line.split() for line in out.splitlines()]
+    assert code == 0
+    assert header == ["name", "op", "layout", "dtype", "epilogue", "tiles"]
+    assert [row[0] for row in rows] == ["one", "two_nn", "two_tn"]
+    _, out, _ = run("list", "--format", "json", "good.yaml")
+    assert [row["layout"] for row in json.loads(out)["kernels"]] == ["NT", "NN", "TN"]
+
+
+def test_show(run: Run) -> None:
+    code, source, _ = run("show", "good.yaml", "one")
+    assert code == 0
+    assert source == gemmgen.outputs([Path("good.yaml")])["one.py"]
+    code, out, _ = run("show", "good.yaml", "one", "--stage", "plan")
+    assert json.loads(out)["name"] == "one"
+    code, out, _ = run("show", "good.yaml", "one", "--stage", "spec")
+    assert "epilogue: gelu(acc + bias[n])\n" in out
+
+
+def test_schema_holds_for_what_is_accepted_and_not_for_what_is_not(run: Run) -> None:
+    code, out, _ = run("schema")
+    schema = json.loads(out)
+    jsonschema.Draft7Validator.check_schema(schema)
+    validator = jsonschema.Draft7Validator(schema)
+    for text in (GOOD, (ROOT / "spec.yaml").read_text()):
+        validator.validate(yaml.safe_load(text))
+    assert not validator.is_valid(yaml.safe_load(BAD))
+    assert schema == gemmgen.json_schema()
+
+
+def test_init_writes_a_spec_that_builds(run: Run) -> None:
+    code, out, _ = run("init")
+    assert (code, out) == (0, "spec.yaml: written; next: gemmgen build spec.yaml\n")
+    assert run("build", "spec.yaml")[0] == 0
+    text = Path("spec.yaml").read_text()
+    code, out, err = run("init")
+    assert (code, out) == (2, "")
+    assert "there already" in err
+    assert Path("spec.yaml").read_text() == text
+    assert run("init", "no/where.yaml")[0] == 2
+
+
+def test_version(run: Run) -> None:
+    assert run("--version") == (0, f"gemmgen {gemmgen.__version__}\n", "")
+
+
+def test_every_command_says_what_it_does(run: Run) -> None:
+    code, out, _ = run("--help")
+    assert code == 0
+    for name in ("build", "verify", "list", "show", "schema", "init"):
+        assert f"    {name} " in out
+        assert run(name, "--help")[0] == 0
+
+
+def test_python_has_the_same(home: Path) -> None:
+    spec = Path("good.yaml")
+    assert [plan.name for plan in gemmgen.kernels([spec])] == [
+        "one",
+        "two_nn",
+        "two_tn",
+    ]
+    assert not gemmgen.check([spec]).clean
+    report = gemmgen.build([spec])
+    assert len(report.drift) == 6
+    assert gemmgen.check([spec]).clean
+    texts = gemmgen.outputs([spec])
+    assert texts["one.py"] == gemmgen.source(spec, "one")
+    assert texts["one.py"] == Path("generated/one.py").read_text()
+    assert set(gemmgen.__all__) >= {"build", "check", "verify"}
+    assert all(callable(getattr(gemmgen, name)) for name in gemmgen.__all__[1:])
+    with pytest.raises(AttributeError, match="no attribute 'bild'"):
+        _ = gemmgen.bild

@@ -1,0 +1,255 @@
+"""The rules that keep the generator small: who imports whom, how long things are."""
+
+import ast
+import functools
+import graphlib
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gemmgen.dtypes import DTYPES, PRECISIONS
+from gemmgen.layouts import LAYOUTS
+from gemmgen.operations import OPERATIONS
+from gemmgen.schedules import SCHEDULES
+
+ROOT = Path(__file__).resolve().parent.parent
+MODULES = sorted((ROOT / "gemmgen").rglob("*.py"))
+TEMPLATES = sorted((ROOT / "templates").glob("*.jinja"))
+GENERATED = sorted((ROOT / "generated").glob("*.py"))
+
+# A module imports only modules that stand before it. `verification` is one entry: the
+# order inside a package is its own, as long as it is one.
+LAYERS = (
+    "errors generator",
+    "dtypes targets layouts functions operations schedules",
+    "expression epilogue epilogue_parser",
+    "kinds names nodes yaml_source shorthand schema validation expansion spec",
+    "arguments model dispatch header plan",
+    "text allowlist render",
+    "disk folder lockfile workers builder",
+    "starter output",
+    "verification",
+    "api commands cli",
+)
+ORDER = [name for layer in LAYERS for name in layer.split()]
+
+MAY_IMPORT_TORCH = {"verification"}
+MAY_PRINT = {"cli", "commands", "output"}
+
+# Longer than a module may be, each with the reason; an entry that is not needed fails.
+LONG_MODULES: dict[str, str] = {}
+# Python that is copied as it stands, so it is no template to be read as a kernel.
+LONG_TEMPLATES = {"support.py.jinja": 200}
+
+
+def tree(path: Path) -> ast.Module:
+    return parsed(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def parsed(text: str) -> ast.Module:
+    return ast.parse(text)
+
+
+def dotted(path: Path) -> str:
+    """`gemmgen/verification/compiled.py` → `gemmgen.verification.compiled`."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+NAMES = {dotted(path) for path in MODULES}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """The modules that a file imports anywhere, in functions too, by full name."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            full = [f"{node.module}.{alias.name}" for alias in node.names]
+            inner = [name for name in full if name in NAMES]
+            yield from inner
+            if len(inner) < len(full):
+                yield node.module
+
+
+def entry(name: str) -> str:
+    """The entry of `ORDER` that a module of gemmgen belongs to."""
+    return name.split(".")[1]
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef):
+            yield node
+
+
+def length(node: ast.FunctionDef) -> int:
+    """Lines of a function, decorators and docstring included."""
+    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    return (node.end_lineno or first) - first + 1
+
+
+def by_name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+each_module = pytest.mark.parametrize("path", MODULES, ids=by_name)
+each_template = pytest.mark.parametrize("path", TEMPLATES, ids=by_name)
+each_generated = pytest.mark.parametrize("path", GENERATED, ids=by_name)
+
+
+def test_the_order_names_every_module_once() -> None:
+    present = {entry(name) for name in NAMES if name != "gemmgen"}
+    assert sorted(ORDER) == sorted(set(ORDER))
+    assert present == set(ORDER)
+
+
+@each_module
+def test_imports_go_one_way(path: Path) -> None:
+    ours = dotted(path)
+    if ours == "gemmgen":
+        return  # brings out `api`, lazily; nothing may import names from it
+    allowed = set(ORDER[: ORDER.index(entry(ours))])
+    found = {name for name in imported(path) if name.startswith("gemmgen")}
+    assert "gemmgen" not in found
+    above = {entry(name) for name in found if entry(name) != entry(ours)}
+    assert above <= allowed
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    graph = {
+        dotted(path): {name for name in imported(path) if name in NAMES - {"gemmgen"}}
+        for path in MODULES
+    }
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+@each_module
+def test_only_what_runs_kernels_imports_torch(path: Path) -> None:
+    heavy = {name.split(".")[0] for name in imported(path)} & {"torch", "triton"}
+    assert not heavy or entry(dotted(path)) in MAY_IMPORT_TORCH
+
+
+@each_module
+def test_only_the_command_line_prints(path: Path) -> None:
+    prints = any(
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "print"
+        for node in ast.walk(tree(path))
+    )
+    assert not prints or entry(dotted(path)) in MAY_PRINT
+
+
+@each_module
+def test_modules_are_short(path: Path) -> None:
+    long = len(path.read_text(encoding="utf-8").splitlines()) > 300
+    assert long == (path.name in LONG_MODULES)
+
+
+@each_module
+def test_functions_are_short(path: Path) -> None:
+    assert [
+        f"{one.name}: {length(one)}" for one in functions(path) if length(one) > 40
+    ] == []
+
+
+@each_module
+def test_public_names_have_docstrings(path: Path) -> None:
+    """Modules, classes, and functions that other modules can call."""
+    module = tree(path)
+    if module.body:
+        assert ast.get_docstring(module)
+    bare = [
+        node.name
+        for node in module.body
+        if isinstance(node, ast.ClassDef | ast.FunctionDef)
+        and not node.name.startswith("_")
+        and not ast.get_docstring(node)
+    ]
+    assert bare == []
+
+
+@each_template
+def test_templates_are_short(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= LONG_TEMPLATES.get(path.name, 120)
+
+
+@each_template
+def test_templates_hardly_decide(path: Path) -> None:
+    """At most two paragraphs to keep or drop, never one inside another."""
+    depth = deepest = count = 0
+    for word in re.findall(r"{%-?\s*(if|elif|endif)\b", path.read_text()):
+        depth += {"if": 1, "elif": 0, "endif": -1}[word]
+        count += word != "endif"
+        deepest = max(deepest, depth)
+    assert count <= 2
+    assert deepest <= 1
+
+
+# `tiled` and the like are also English words; only a quoted name can be compared.
+CHOICES = [*DTYPES, *LAYOUTS, *SCHEDULES, *PRECISIONS, *OPERATIONS]
+
+
+@each_template
+def test_templates_name_no_choice(path: Path) -> None:
+    """What depends on a dtype, layout or schedule is the plan's to spell."""
+    tags = " ".join(re.findall(r"{[{%](.*?)[}%]}", path.read_text(), re.DOTALL))
+    named = [name for name in CHOICES if re.search(rf"['\"]{name}['\"]", tags)]
+    assert named == []
+    assert not re.search(r"{%-?\s*(set|include|import)\b|is defined|\|\s*default", tags)
+
+
+def test_each_built_schedule_has_a_template() -> None:
+    shared = {"base", "package", "support", "_fragments"}
+    programs = {path.name.removesuffix(".py.jinja") for path in TEMPLATES} - shared
+    assert programs == {row.name for row in SCHEDULES.values() if row.built}
+
+
+def test_generated_files_are_clean_under_the_project_s_linter() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--no-cache",
+        "--output-format=json",
+    ]
+    done = subprocess.run(
+        [*command, "generated"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert [one["message"] for one in json.loads(done.stdout)] == []
+
+
+@each_generated
+def test_generated_files_are_short(path: Path) -> None:
+    """About 120 lines; every operand and result beside the product adds some ten."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 200
+    assert max(map(len, lines)) <= 88
+
+
+@each_generated
+def test_generated_files_stand_alone(path: Path) -> None:
+    """They import torch, triton and Python's own modules, never gemmgen."""
+    own = {path.stem for path in GENERATED}
+    found = {name.split(".")[0] for name in imported(path)} - own
+    assert found - sys.stdlib_module_names <= {"torch", "triton"}
+
+
+@each_generated
+def test_generated_names_have_docstrings(path: Path) -> None:
+    module = tree(path)
+    assert ast.get_docstring(module)
+    assert [
+        one.name
+        for one in module.body
+        if isinstance(one, ast.FunctionDef) and not ast.get_docstring(one)
+    ] == []
