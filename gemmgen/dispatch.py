@@ -31,7 +31,10 @@ _KEEP_WITHIN = 1.05
 _BLOCK_BYTES = 128
 """Bytes of K in a block: a whole cache line of each row."""
 
-_ASYNCHRONOUS = ((64, 64, 4), (64, 128, 4), (128, 128, 8), (128, 256, 8))
+_ASYNCHRONOUS = (
+    *((64, 64, 4), (64, 128, 4)),
+    *((128, 128, 4), (128, 128, 8), (128, 256, 8)),
+)
 _CANDIDATES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "fma": ((64, 64, 8), (128, 128, 8)),
     "mma": ((16, 64, 4), (64, 64, 4), (128, 128, 8)),
@@ -52,10 +55,13 @@ class Row:
     tile: Tile
 
 
-def candidates(product: Product, target: Target, spare_registers: int) -> list[Tile]:
+def candidates(
+    product: Product, target: Target, spare_registers: int, widest: int
+) -> list[Tile]:
     """Tiles worth considering, stages filled in; all fit, none should spill.
 
-    `spare_registers` is what the epilogue needs beside the accumulator.
+    `spare_registers` is what the epilogue needs beside the accumulator, `widest` the
+    largest n.
     """
     found = []
     k = max(16, _BLOCK_BYTES // product.bytes)
@@ -63,9 +69,11 @@ def candidates(product: Product, target: Target, spare_registers: int) -> list[T
         for m, n, warps in shapes:
             tile = Tile(m, n, k, GROUP_M, 2, warps)
             unit = instruction(tile, product, target)
-            if name != ("fp64" if product.kind == "fp64" else unit):
+            if n > widest or name != ("fp64" if product.kind == "fp64" else unit):
                 continue
-            most = 128 if unit in ("wgmma", "tcgen05") else 64
+            asynchronous = unit in ("wgmma", "tcgen05")
+            # The parts of a split product live in registers beside the accumulator.
+            most = 128 if asynchronous and product.kind != "tf32x3" else 64
             if accumulator_registers(tile, product) > min(most, 128 - spare_registers):
                 continue
             stages = best_stages(tile, product, target)
@@ -103,8 +111,8 @@ def _choice(
     times = {tile: predicted_time(sizes, tile, product, target) for tile in tiles}
     fastest = min(times.values())
     equals = [tile for tile in tiles if times[tile] <= 1.02 * fastest]
-    # Among equals, the tile that loads least for each element of the result.
-    best = min(equals, key=lambda tile: (1 / tile.m + 1 / tile.n, times[tile]))
+    # Among equals, what loads least for each element, then what has fewer warps.
+    best = min(equals, key=lambda tile: (1 / tile.m + 1 / tile.n, tile.warps))
     for tile in larger:
         if times[tile] <= _KEEP_WITHIN * times[best]:
             return tile

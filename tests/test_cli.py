@@ -108,7 +108,7 @@ def test_a_file_edited_by_hand_is_kept_unless_forced(run: Run) -> None:
     file.write_text(text.replace("BLOCK_K", "BLOCK_Q"))
     code, out, err = run("build", "good.yaml")
     assert (code, out) == (2, "")
-    assert err == "gemmgen: generated/one.py: edited by hand; --force overwrites it\n"
+    assert err == "gemmgen: 'generated/one.py': edited by hand; --force overwrites it\n"
     assert run("build", "--check", "good.yaml")[0] == 1
     code, out, _ = run("build", "--force", "good.yaml")
     assert code == 0
@@ -319,7 +319,7 @@ def test_show(run: Run) -> None:
 
 
 def test_schema_holds_for_what_is_accepted_and_not_for_what_is_not(run: Run) -> None:
-    code, out, _ = run("schema")
+    _, out, _ = run("schema")
     schema = json.loads(out)
     jsonschema.Draft7Validator.check_schema(schema)
     validator = jsonschema.Draft7Validator(schema)

@@ -58,7 +58,7 @@ def test_unit_follows_tile_and_target() -> None:
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.kind)
 def test_candidates_fit_and_serve_every_shape(product: Product, target) -> None:
-    tiles = candidates(product, target, 0)
+    tiles = candidates(product, target, 0, 256)
     assert tiles and all(fits(one, product, target) for one in tiles)
     rows = table(tiles, product, target)
     assert (rows[-1].m, rows[-1].n) == (None, None)
