@@ -46,9 +46,9 @@ def stage(spec: Path, name: str, which: str) -> str | dict[str, Any]:
     if which == "plan":
         return asdict(plan)
     if which == "spec":
-        from gemmgen.text import ModuleText
+        from gemmgen.description import Description
 
-        return "\n".join(ModuleText(plan).entry) + "\n"
+        return "\n".join(Description(plan).entry) + "\n"
     from gemmgen import render
 
     return render.module(plan, builder.source_name(spec))

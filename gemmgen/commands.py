@@ -8,10 +8,10 @@ import json
 from pathlib import Path
 
 from gemmgen import api, output
+from gemmgen.description import Description
 from gemmgen.errors import UsageError
 from gemmgen.folder import Change, State
 from gemmgen.starter import STARTER
-from gemmgen.text import ModuleText
 
 
 def build(options: argparse.Namespace) -> int:
@@ -73,7 +73,7 @@ def list(options: argparse.Namespace) -> int:
             "epilogue": text.epilogue_in_spec,
             "tiles": text.plan.tiles_text,
         }
-        for text in map(ModuleText, api.kernels(options.specs))
+        for text in map(Description, api.kernels(options.specs))
     ]
     if options.format == "json":
         output.emit_json("list", True, kernels=rows)

@@ -18,7 +18,7 @@ from gemmgen.model import (
 from gemmgen.targets import Target
 
 GROUP_M = 8
-"""Tiles a column of the L2 order; between 4 and 16 it hardly matters on square shapes."""
+"""Tiles a column of the L2 order; 4 to 16 hardly differ on square shapes."""
 
 _M_LIMITS = (64, 512, None)
 _N_LIMITS = (1024, None)

@@ -33,8 +33,12 @@ _OPERATORS: dict[type[ast.operator] | type[ast.cmpop], str] = {
 
 # Names that a generated kernel or launcher uses for itself.
 _TAKEN = frozenset(
-    "acc pid k tl triton torch out index tile grid swizzle check number result rows "
-    "select offset_type on_device range min float step tile_m tile_n".split()
+    (
+        *("acc", "pid", "k", "step", "tile_m", "tile_n", "swizzle"),
+        *("tl", "triton", "torch", "range", "min", "float"),
+        *("out", "grid", "tile", "batch", "check", "number", "result", "rows"),
+        *("select", "split", "offset_type", "on_device"),
+    )
 )
 _TAKEN_PREFIXES = ("stride_", "offs_", "mask_")
 _TAKEN_SUFFIXES = ("_ptr", "_offs", "_rows")
@@ -122,7 +126,7 @@ class _Parser:
         for offset, character in enumerate(self.text):
             if character != "\n" and not " " <= character <= "~":
                 raise _Mistake(
-                    offset, f"epilogue holds the character {ascii(character)}; plain "
+                    offset, f"epilogue holds the character {character!a}; plain "
                     "ASCII only"
                 )  # fmt: skip
             if character in "#\\'\"`;@":
@@ -146,7 +150,7 @@ class _Parser:
         return Statement(target.id, value, tuple(sorted(axes)))
 
     def new_name(self, node: ast.AST, name: str, kind: str) -> None:
-        """Refuse a name that a generated module could not use for an operand or result."""
+        """Refuse a name that a generated module could not use."""
         allowed = kind == "result" and name == "out"
         shape = name[0].islower() and name == name.lower() and len(name) <= 63
         if not shape or keyword.iskeyword(name) or keyword.issoftkeyword(name):
@@ -197,10 +201,11 @@ class _Parser:
         )
 
     def number(self, node: ast.Constant) -> float:
-        if type(node.value) not in (int, float):
-            raise self.fail(node, f"{quoted(repr(node.value))} is not a number")
+        given = node.value
+        if isinstance(given, bool) or not isinstance(given, (int, float)):
+            raise self.fail(node, f"{quoted(str(given))} is not a number")
         try:
-            value = float(node.value)
+            value = float(given)
         except OverflowError:
             value = math.inf
         if abs(value) > 3e38:

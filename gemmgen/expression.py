@@ -85,7 +85,7 @@ def spell(
     call: Callable[[str], str] = str,
     number: Callable[[float], str] = repr,
 ) -> str:
-    """The node as Python text with the fewest brackets; the callbacks spell the leaves."""
+    """The node as Python text with the fewest brackets; callbacks spell the leaves."""
 
     def at(part: Node, level: int) -> str:
         text, own = spelled(part)

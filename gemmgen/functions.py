@@ -20,8 +20,8 @@ class Op:
 
     `triton` is an expression over the parameters; a name of `triton.language` alone
     (`tl.exp`) is called in place, everything else becomes a helper, whose lines before
-    the result are `steps`. `torch(torch, *arguments)` is the meaning. `moved(torch, *arguments,
-    *errors)` bounds the change of the exact result when each argument moves by at most
+    the result are `steps`. `torch(torch, *arguments)` is the meaning. `moved(torch,
+    *arguments, *errors)` bounds the change of the exact result when each argument moves by at most
     its error; `rounding(torch, result, *arguments)` bounds the function's own error in
     units of the roundoff u of the arithmetic (2^-24 for fp32).
     """

@@ -67,12 +67,12 @@ def instruction(tile: Tile, product: Product, target: Target) -> str:
 
 def why_not_compiled(tile: Tile, product: Product, target: Target) -> str | None:
     """Why Triton cannot compile the tile at all, or None."""
-    if product.kind == "fp64" and target.architecture > 90:
-        if tile.m >= 64 and tile.warps % 4 == 0:
-            return (
-                f"Triton compiles fp64 for {target.name} only with m up to 32 or "
-                "fewer than 4 warps"
-            )
+    missing = product.kind == "fp64" and target.architecture > 90
+    if missing and tile.m >= 64 and tile.warps % 4 == 0:
+        return (
+            f"Triton compiles fp64 for {target.name} only with m up to 32 or fewer "
+            "than 4 warps"
+        )
     return None
 
 

@@ -4,12 +4,12 @@ A `Plan` is plain data and the only input of templates and of checks.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gemmgen import header
 from gemmgen.arguments import Operand, Result
-from gemmgen.dispatch import GROUP_M, Row, candidates, table
+from gemmgen.dispatch import Row
 from gemmgen.dtypes import DTYPES, PRECISIONS
 from gemmgen.epilogue import Epilogue
 from gemmgen.epilogue_parser import compile_epilogue
@@ -18,17 +18,12 @@ from gemmgen.layouts import LAYOUTS, Matrix
 from gemmgen.model import (
     Product,
     Tile,
-    best_stages,
-    default_warps,
-    fits,
-    nearest_fitting,
     product_kind,
-    shared_memory,
-    why_not_compiled,
 )
 from gemmgen.operations import OPERATIONS
 from gemmgen.spec import KernelSpec, Spec, parse
 from gemmgen.targets import TARGETS, Target
+from gemmgen.tiling import choose, tiles_text
 
 
 @dataclass(frozen=True)
@@ -56,6 +51,11 @@ class Plan:
     rows: tuple[Row, ...]
     configs: tuple[Tile, ...]
     tiles_text: str
+
+    @property
+    def tensors(self) -> tuple[Operand, ...]:
+        """The operands that are tensors."""
+        return tuple(one for one in self.operands if not one.is_number)
 
     @property
     def tiles(self) -> tuple[tuple[Target, Tile], ...]:
@@ -127,9 +127,7 @@ class _Planner:
             DTYPES[spec.dtype.a].bytes,
             max(DTYPES[result.dtype].bytes for result in results),
         )
-        rows, configs = self.tiles(product, epilogue)
-        if self.errors:
-            raise SpecErrors(self.errors)
+        rows, configs = choose(spec, self.targets, product, epilogue)
         return Plan(
             name=spec.name,
             op=spec.op,
@@ -148,7 +146,7 @@ class _Planner:
             targets=tuple(target.name for target in self.targets),
             rows=rows,
             configs=configs,
-            tiles_text=_tiles_text(spec),
+            tiles_text=tiles_text(spec),
         )
 
     def dtypes(self) -> tuple[str, str]:
@@ -264,94 +262,3 @@ class _Planner:
                     message=f"output {quoted(statement.target)} does not vary along "
                     "both m and n, so it is no matrix [M, N]",
                 )
-
-    def tiles(
-        self, product: Product, epilogue: Epilogue
-    ) -> tuple[tuple[Row, ...], tuple[Tile, ...]]:
-        """The dispatch rows, newest architecture first, or runtime configurations."""
-        newest_first = sorted(self.targets, key=lambda target: -target.architecture)
-        if self.spec.autotune:
-            return (), self.configs(product)
-        rows: list[Row] = []
-        for target in newest_first:
-            tiles = (
-                self.listed(product, target)
-                if self.spec.tiles
-                else candidates(product, target, epilogue.registers, self.widest)
-            )
-            if tiles:
-                rows.extend(table(tiles, product, target))
-        return tuple(rows), ()
-
-    @property
-    def widest(self) -> int:
-        """The largest n worth trying with pointers.
-
-        256 columns of a transposed B run at 0.72 of torch, 128 at 0.91 (bf16 NT,
-        4096^3, H200); as stored, 256 are best.
-        """
-        return 128 if LAYOUTS[self.spec.layout].b_transposed else 256
-
-    def configs(self, product: Product) -> tuple[Tile, ...]:
-        """The tiles that Triton's autotuner races, each fit for every target."""
-        if not self.spec.tiles:
-            self.fail("autotune", message="autotune: runtime needs a list of tiles")
-            return ()
-        per_target = [self.listed(product, target) for target in self.targets]
-        if self.errors:
-            return ()
-        return tuple(
-            min(same, key=lambda tile: tile.stages)
-            for same in zip(*per_target, strict=True)
-        )
-
-    def listed(self, product: Product, target: Target) -> list[Tile]:
-        """The spec's tiles with stages and warps filled in for one target."""
-        tiles = []
-        for index, given in enumerate(self.spec.tiles):
-            tile = Tile(
-                given.m,
-                given.n,
-                given.k,
-                given.group_m or GROUP_M,
-                given.stages or 2,
-                given.warps or default_warps(given.m, given.n, product),
-            )
-            if not given.stages:
-                tile = replace(tile, stages=best_stages(tile, product, target) or 2)
-            reason = why_not_compiled(tile, product, target)
-            if not fits(tile, product, target):
-                reason = _too_big(tile, product, target)
-            if reason:
-                self.fail("tiles", index, message=reason)
-            tiles.append(tile)
-        return tiles
-
-
-def _too_big(tile: Tile, product: Product, target: Target) -> str:
-    """The message for a tile whose shared memory is over the limit."""
-    near = nearest_fitting(tile, product, target)
-    advice = (
-        f"; nearest that fits: {{m: {near.m}, n: {near.n}, k: {near.k}, "
-        f"stages: {near.stages}}}"
-        if near
-        else ""
-    )
-    return (
-        f"tile {tile.m}x{tile.n}x{tile.k} with {tile.stages} stages needs "
-        f"{shared_memory(tile, product, target)} bytes of shared memory; {target.name} "
-        f"has {target.shared_per_block} for a block{advice}"
-    )
-
-
-def _tiles_text(spec: KernelSpec) -> str:
-    """The tiles as the spec gives them, for the header."""
-    texts = []
-    for tile in spec.tiles:
-        given = tile.model_dump(exclude_none=True)
-        texts.append("{" + ", ".join(f"{k}: {v}" for k, v in given.items()) + "}")
-    return (
-        "auto"
-        if not texts
-        else texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    )

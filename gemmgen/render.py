@@ -8,23 +8,33 @@ import functools
 from collections.abc import Sequence
 
 import black
+from black.mode import TargetVersion
 from jinja2 import FileSystemLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gemmgen import header
 from gemmgen.allowlist import check_module
+from gemmgen.description import WIDTH, Description
 from gemmgen.generator import template_root
+from gemmgen.kernel_text import KernelText
+from gemmgen.launcher_text import LauncherText
 from gemmgen.plan import Plan, fingerprint
-from gemmgen.text import WIDTH, ModuleText
 
-BLACK_MODE = black.Mode(target_versions={black.TargetVersion.PY310}, line_length=WIDTH)
+BLACK_MODE = black.Mode(target_versions={TargetVersion.PY310}, line_length=WIDTH)
 
 
 def module(plan: Plan, source: str) -> str:
     """The module of a kernel, formatted and sealed; `source` names its spec."""
-    text = ModuleText(plan)
-    head = header.head(source, fingerprint(plan), text.entry)
-    made = _formatted(_environment(), f"{plan.schedule}.py.jinja", head, text=text)
+    about = Description(plan)
+    head = header.head(source, fingerprint(plan), about.entry)
+    made = _formatted(
+        f"{plan.schedule}.py.jinja",
+        head=head,
+        plan=plan,
+        about=about,
+        kernel=KernelText(plan),
+        launcher=LauncherText(plan),
+    )
     check_module(ast.parse(made), plan.name)
     return header.seal(made)
 
@@ -32,14 +42,14 @@ def module(plan: Plan, source: str) -> str:
 def package(names: Sequence[str]) -> str:
     """`__init__.py`, which brings out the launcher of every module in `names`."""
     head = header.head(None, header.entry_hash(sorted(names)), ["name: __init__"])
-    made = _formatted(_environment(), "package.py.jinja", head, names=sorted(names))
+    made = _formatted("package.py.jinja", head=head, names=sorted(names))
     return header.seal(made)
 
 
 def support() -> str:
     """`_support.py`, the same for every folder."""
     head = header.head(None, header.entry_hash("support"), ["name: _support"])
-    return header.seal(_formatted(_environment(), "support.py.jinja", head))
+    return header.seal(_formatted("support.py.jinja", head=head))
 
 
 @functools.cache
@@ -54,12 +64,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
     )
 
 
-def _formatted(
-    environment: ImmutableSandboxedEnvironment,
-    template: str,
-    head: str,
-    **values: object,
-) -> str:
+def _formatted(template: str, **values: object) -> str:
     """One template, filled and put in black's form."""
-    raw = environment.get_template(template).render(head=head, **values)
+    raw = _environment().get_template(template).render(values)
     return black.format_str(raw, mode=BLACK_MODE)

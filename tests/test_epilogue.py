@@ -37,7 +37,9 @@ def test_spelling_again_changes_nothing() -> None:
     text = "(a1[n] - (a1[n] - acc)) / (acc / 2) * where(acc <= 1e-05, acc, -acc)"
     names = {"a1": "a1[n]"}
     once = spell(
-        compiled(text).statements[0].value, lambda n: names.get(n, n), number=short_number
+        compiled(text).statements[0].value,
+        lambda n: names.get(n, n),
+        number=short_number,
     )
     assert once == text
 

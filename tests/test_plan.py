@@ -60,8 +60,8 @@ def test_stages_left_out_fit_every_target() -> None:
     [
         (
             GEMM + "tiles: {m: 256, n: 256, k: 128, stages: 4}",
-            "spec.yaml:8:12: tile 256x256x128 with 4 stages needs 524304 bytes of shared "
-            "memory; sm_100 has 232448 for a block; nearest that fits: "
+            "spec.yaml:8:12: tile 256x256x128 with 4 stages needs 524304 bytes of "
+            "shared memory; sm_100 has 232448 for a block; nearest that fits: "
             "{m: 256, n: 256, k: 64, stages: 3}",
         ),
         (
@@ -83,7 +83,8 @@ def test_stages_left_out_fit_every_target() -> None:
         ),
         (
             GEMM + "epilogue: acc + bias[n]\noperands: {bais: fp32}",
-            "spec.yaml:9:22: unknown operand 'bais'; did you mean 'bias'? (one of: bias)",
+            "spec.yaml:9:22: unknown operand 'bais'; did you mean 'bias'? (one of: "
+            "bias)",
         ),
         (
             GEMM + "epilogue: acc * alpha[]\noperands: {alpha: fp32}",
@@ -96,8 +97,8 @@ def test_stages_left_out_fit_every_target() -> None:
         (
             GEMM
             + "epilogue: |\n  row = bias[n] * 2\n  out = acc + row\noutputs: [row]",
-            "spec.yaml:8:15: output 'row' does not vary along both m and n, so it is no "
-            "matrix [M, N]",
+            "spec.yaml:8:15: output 'row' does not vary along both m and n, so it is "
+            "no matrix [M, N]",
         ),
         (
             GEMM + "outputs: [d]",

@@ -112,7 +112,8 @@ def compile_aligned(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Any:
 
 def _pointer_types(plan: Plan) -> dict[str, str]:
     types = {plan.a.name: plan.dtype, plan.b.name: plan.dtype}
-    types |= {one.name: one.dtype for one in (*plan.operands, *plan.results)}
+    types |= {one.name: one.dtype for one in plan.tensors}
+    types |= {one.name: one.dtype for one in plan.results}
     return {f"{name}_ptr": _TRITON_NAMES[dtype] for name, dtype in types.items()}
 
 

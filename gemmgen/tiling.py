@@ -1,0 +1,131 @@
+"""The tiles of a kernel: those the spec lists, completed, or the model's own.
+
+Refuses what a target cannot hold or Triton cannot compile, with the nearest that can.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gemmgen.dispatch import GROUP_M, Row, candidates, table
+from gemmgen.epilogue import Epilogue
+from gemmgen.errors import SpecError, SpecErrors
+from gemmgen.layouts import LAYOUTS
+from gemmgen.model import (
+    Product,
+    Tile,
+    best_stages,
+    default_warps,
+    fits,
+    nearest_fitting,
+    shared_memory,
+    why_not_compiled,
+)
+from gemmgen.spec import KernelSpec
+from gemmgen.targets import Target
+
+
+def choose(
+    spec: KernelSpec, targets: Sequence[Target], product: Product, epilogue: Epilogue
+) -> tuple[tuple[Row, ...], tuple[Tile, ...]]:
+    """The dispatch rows, newest architecture first, or runtime configurations.
+
+    Raises `SpecErrors` with every tile that a target cannot run.
+    """
+    if spec.autotune:
+        return (), _configs(spec, targets, product)
+    listed = {target: _listed(spec, product, target) for target in targets}
+    _stop_at_misfits(spec, product, listed)
+    rows: list[Row] = []
+    for target in sorted(targets, key=lambda target: -target.architecture):
+        tiles = listed[target] or candidates(
+            product, target, epilogue.registers, _widest(spec)
+        )
+        rows.extend(table(tiles, product, target))
+    return tuple(rows), ()
+
+
+def _widest(spec: KernelSpec) -> int:
+    """The largest n worth trying with pointers.
+
+    256 columns of a transposed B run at 0.72 of torch, 128 at 0.91 (bf16 NT, 4096^3,
+    H200); as stored, 256 are best.
+    """
+    return 128 if LAYOUTS[spec.layout].b_transposed else 256
+
+
+def _configs(
+    spec: KernelSpec, targets: Sequence[Target], product: Product
+) -> tuple[Tile, ...]:
+    """The tiles that Triton's autotuner races, each fit for every target."""
+    if not spec.tiles:
+        place = spec.at("autotune")
+        raise SpecErrors([SpecError(place, "autotune: runtime needs a list of tiles")])
+    listed = {target: _listed(spec, product, target) for target in targets}
+    _stop_at_misfits(spec, product, listed)
+    return tuple(
+        min(same, key=lambda tile: tile.stages)
+        for same in zip(*listed.values(), strict=True)
+    )
+
+
+def _listed(spec: KernelSpec, product: Product, target: Target) -> list[Tile]:
+    """The spec's tiles with stages and warps filled in for one target."""
+    tiles = []
+    for given in spec.tiles:
+        tile = Tile(
+            given.m,
+            given.n,
+            given.k,
+            given.group_m or GROUP_M,
+            given.stages or 2,
+            given.warps or default_warps(given.m, given.n, product),
+        )
+        if not given.stages:
+            tile = replace(tile, stages=best_stages(tile, product, target) or 2)
+        tiles.append(tile)
+    return tiles
+
+
+def _stop_at_misfits(
+    spec: KernelSpec, product: Product, listed: dict[Target, list[Tile]]
+) -> None:
+    """Raise `SpecErrors` if a tile cannot run on a target."""
+    errors = []
+    for target, tiles in listed.items():
+        for index, tile in enumerate(tiles):
+            reason = why_not_compiled(tile, product, target)
+            if not fits(tile, product, target):
+                reason = _too_big(tile, product, target)
+            if reason:
+                errors.append(SpecError(spec.at("tiles", index), reason))
+    if errors:
+        raise SpecErrors(errors)
+
+
+def _too_big(tile: Tile, product: Product, target: Target) -> str:
+    """The message for a tile whose shared memory is over the limit."""
+    near = nearest_fitting(tile, product, target)
+    advice = (
+        f"; nearest that fits: {{m: {near.m}, n: {near.n}, k: {near.k}, "
+        f"stages: {near.stages}}}"
+        if near
+        else ""
+    )
+    return (
+        f"tile {tile.m}x{tile.n}x{tile.k} with {tile.stages} stages needs "
+        f"{shared_memory(tile, product, target)} bytes of shared memory; {target.name} "
+        f"has {target.shared_per_block} for a block{advice}"
+    )
+
+
+def tiles_text(spec: KernelSpec) -> str:
+    """The tiles as the spec gives them, for the header."""
+    texts = []
+    for tile in spec.tiles:
+        given = tile.model_dump(exclude_none=True)
+        texts.append("{" + ", ".join(f"{k}: {v}" for k, v in given.items()) + "}")
+    return (
+        "auto"
+        if not texts
+        else texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    )
