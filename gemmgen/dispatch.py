@@ -83,7 +83,7 @@ def candidates(
 
 
 def table(tiles: Sequence[Tile], product: Product, target: Target) -> tuple[Row, ...]:
-    """The model's choice among `tiles` for each class of M and N, as few rows as serve."""
+    """The model's choice among `tiles` for each class of M and N, in few rows."""
     rows: list[Row] = []
     for m_low, m_limit in reversed(_classes(_M_LIMITS)):
         for n_low, n_limit in reversed(_classes(_N_LIMITS)):

@@ -21,8 +21,8 @@ class Op:
     `triton` is an expression over the parameters; a name of `triton.language` alone
     (`tl.exp`) is called in place, everything else becomes a helper, whose lines before
     the result are `steps`. `torch(torch, *arguments)` is the meaning. `moved(torch,
-    *arguments, *errors)` bounds the change of the exact result when each argument moves by at most
-    its error; `rounding(torch, result, *arguments)` bounds the function's own error in
+    *arguments, *errors)` bounds the change of the exact result when each argument moves
+    by at most its error; `rounding(torch, result, *arguments)` bounds the function's own error in
     units of the roundoff u of the arithmetic (2^-24 for fp32).
     """
 
@@ -34,6 +34,7 @@ class Op:
     moved: Callable[..., Tensor]
     rounding: Callable[..., Tensor]
     steps: tuple[str, ...] = ()
+    rounds_once: bool = False
 
     @property
     def in_place(self) -> bool:
@@ -72,6 +73,27 @@ def _through_exp(torch: Any, result: Tensor, x: Tensor) -> Tensor:
     return (8.0 + 2.0 * x.abs()) * result.abs()
 
 
+def _through_small_exp(torch: Any, result: Tensor, x: Tensor) -> Tensor:
+    """Of 1 / (1 + exp(-x)): for positive x the error of exp fades against the 1."""
+    return (16.0 + 2.0 * torch.relu(-x)) * result.abs()
+
+
+def _silu_rounding(torch: Any, result: Tensor, x: Tensor) -> Tensor:
+    """Where exp(-x) overflows, up to 89 * 2^-128 is lost: 2^-97 units of 2^-24."""
+    return _through_small_exp(torch, result, x) + 2.0**-97
+
+
+def _softplus_rounding(torch: Any, result: Tensor, x: Tensor) -> Tensor:
+    """The error of exp(-|x|), 2 |x| units of it, is never over 0.75 units."""
+    fading = (3.0 * x.abs() * result.abs()).clamp(max=0.75)
+    return 16.0 * result.abs() + fading
+
+
+def _softplus_moved(torch: Any, x: Tensor, dx: Tensor) -> Tensor:
+    """Where it becomes x itself, at 20, it jumps by log1p(exp(-20))."""
+    return dx + torch.where((x - 20.0).abs() <= dx, 2.1e-9, 0.0)
+
+
 def _inverse_root_moved(torch: Any, x: Tensor, dx: Tensor) -> Tensor:
     """Largest at the low end of the interval; unbounded where that is not positive."""
     return torch.where(x > dx, (x - dx).rsqrt() - x.rsqrt(), _unless_exact(torch, dx))
@@ -97,7 +119,7 @@ OPS: dict[str, Op] = {
             lambda torch, x, slope, dx, dslope: (
                 slope.abs().clamp(min=1.0) * dx + x.abs() * dslope + dx * dslope
             ),
-            _relative(1.0),
+            _relative(1.0), rounds_once=True,
         ),
         Op(
             "gelu", ("x",), "x times the normal distribution function of x.",
@@ -117,15 +139,16 @@ OPS: dict[str, Op] = {
             "silu", ("x",), "x * sigmoid(x).",
             "x / (1.0 + tl.exp(-x))",
             lambda torch, x: torch.nn.functional.silu(x), _lipschitz(1.1),
-            _through_exp,
+            _silu_rounding,
         ),
         Op(
             "sigmoid", ("x",), "1 / (1 + exp(-x)).",
             "tl.sigmoid",
-            lambda torch, x: torch.sigmoid(x), _lipschitz(0.25), _through_exp,
+            lambda torch, x: torch.sigmoid(x), _lipschitz(0.25),
+            _through_small_exp,
         ),
         Op(
-            "tanh", ("x",), "Hyperbolic tangent; a Padé quotient where exp would cancel.",
+            "tanh", ("x",), "Hyperbolic tangent; a Padé quotient where it is small.",
             "tl.where(tl.abs(x) < 0.5, small, large)",
             lambda torch, x: torch.tanh(x), _lipschitz(1.0), _relative(24.0),
             steps=(
@@ -163,12 +186,12 @@ OPS: dict[str, Op] = {
         Op(
             "rsqrt", ("x",), "1 / sqrt(x).",
             "tl.rsqrt",
-            lambda torch, x: torch.rsqrt(x), _inverse_root_moved, _relative(4.0),
+            lambda torch, x: torch.rsqrt(x), _inverse_root_moved, _relative(6.0),
         ),
         Op(
             "erf", ("x",), "Error function.",
             "tl.erf",
-            lambda torch, x: torch.erf(x), _lipschitz(1.13), _relative(4.0),
+            lambda torch, x: torch.erf(x), _lipschitz(1.13), _relative(8.0),
         ),
         Op(
             "abs", ("x",), "Absolute value.",
@@ -180,14 +203,13 @@ OPS: dict[str, Op] = {
             "x * x",
             lambda torch, x: torch.square(x),
             lambda torch, x, dx: (2.0 * x.abs() + dx) * dx, _relative(1.0),
+            rounds_once=True,
         ),
         Op(
             "softplus", ("x",), "log(1 + exp(x)); x itself above 20, as in torch.",
             f"tl.where(x > 20.0, x, tl.maximum(x, 0.0, {NAN}) + log1p_t)",
-            lambda torch, x: torch.nn.functional.softplus(x), _lipschitz(1.0),
-            lambda torch, result, x: (
-                8.0 * result.abs() + 2.0 * x.abs() * torch.exp(-x.abs())
-            ),
+            lambda torch, x: torch.nn.functional.softplus(x), _softplus_moved,
+            _softplus_rounding,
             steps=(
                 "t = tl.exp(-tl.abs(x))",
                 "w = 1.0 + t",
@@ -198,7 +220,7 @@ OPS: dict[str, Op] = {
             "hardswish", ("x",), "x * clamp(x + 3, 0, 6) / 6.",
             "x * gate / 6.0",
             lambda torch, x: torch.nn.functional.hardswish(x), _lipschitz(1.5),
-            lambda torch, result, x: 8.0 * result.abs() + 4.0 * x.abs(),
+            _relative(8.0),
             steps=(
                 f"gate = tl.maximum(x + 3.0, 0.0, {NAN})",
                 f"gate = tl.minimum(gate, 6.0, {NAN})",

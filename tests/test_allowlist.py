@@ -1,0 +1,132 @@
+"""The gate before the output folder: kernels pass, anything else does not."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from gemmgen import render
+from gemmgen.allowlist import NotAllowed, check_module
+from gemmgen.errors import SpecErrors
+from gemmgen.plan import plans
+from gemmgen.spec import parse
+
+GENERATED = Path(__file__).resolve().parent.parent / "generated"
+MODULES = sorted(GENERATED.glob("[a-z]*.py"))
+PLAIN = (GENERATED / "gemm_nn_fp16.py").read_text()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
+def test_every_kernel_passes(path: Path) -> None:
+    check_module(ast.parse(path.read_text()), path.stem)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "import os",
+        "import torch as t",
+        "from os import path",
+        "from . import secrets",
+        "from ._support import architecture as a",
+        "print(1)",
+        "x = open",
+        "TILES = (Tile(sm=__import__('os').getpid()),)",
+        "class A: pass",
+        "def other():\n    exec('1')",
+        "def other():\n    return torch.load",
+        "def other(x):\n    return x.__class__",
+        "def other(x):\n    return ().__class__",
+        "def other(x):\n    return [y for y in x]",
+        "def other(x):\n    return lambda: x",
+        "def other(x):\n    return f'{x}'",
+        "def other(x):\n    global TILES",
+        "def other(x):\n    del x",
+        "def other(x):\n    return x if x else x",
+        "def other(x):\n    while x:\n        pass",
+        "def other(x):\n    try:\n        x\n    except x:\n        x",
+        "async def other():\n    pass",
+        "@torch.jit\ndef other():\n    return 1",
+        "@print\ndef other():\n    return 1",
+        "def torch():\n    return 1",
+        "def min(x):\n    return x",
+        "def gemm_nn_fp16():\n    return 1",
+    ],
+)
+def test_anything_else_is_refused(extra: str) -> None:
+    with pytest.raises(NotAllowed):
+        check_module(ast.parse(f"{PLAIN}\n\n{extra}\n"), "gemm_nn_fp16")
+
+
+HOSTILE = [
+    '"""',
+    "'''; import os",
+    "\nimport os\n",
+    "\rimport os\r",
+    "{{ 7 * 7 }}",
+    "{% raw %}",
+    "{# x #}",
+    "# comment",
+    "\\",
+    "__import__('os').system('true')",
+    "acc.__class__",
+    "(lambda: 1)()",
+    "\u2028import os",
+    "\x0cimport os",
+    "ａｃｃ",
+    "../../etc/passwd",
+    "/etc/passwd",
+    "con",
+    "import",
+    "None",
+    "os",
+]
+PLACES = {
+    "name": "name",
+    "dtype": "dtype",
+    "layout": "layout",
+    "op": "op",
+    "epilogue": "epilogue",
+    "precision": "precision",
+    "schedule": "schedule",
+    "autotune": "autotune",
+    "operand dtype": "operands",
+    "output": "outputs",
+}
+
+
+def spec_text(place: str, hostile: str) -> str:
+    quoted = '"' + "".join(f"\\u{ord(c):04x}" for c in hostile) + '"'
+    entry = {"name": "k", "op": "gemm", "layout": "NN", "dtype": "fp16"}
+    entry |= {"epilogue": "acc + bias[n]"} if place == "operands" else {}
+    entry[place] = {
+        "operands": f"{{bias: {quoted}}}",
+        "outputs": f"[{quoted}]",
+    }.get(place, quoted)
+    lines = "".join(f"    {key}: {value}\n" for key, value in entry.items())
+    return f"gemmgen: 1\nkernels:\n  -\n{lines}"
+
+
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+@pytest.mark.parametrize("hostile", HOSTILE, ids=ascii)
+def test_hostile_text_reaches_no_module(place: str, hostile: str) -> None:
+    try:
+        (made,) = plans(parse(spec_text(place, hostile).encode(), "spec.yaml"))
+    except SpecErrors as errors:
+        assert all(c.isprintable() or c == "\n" for c in str(errors))
+        return
+    # Only a name that is harmless by itself may have passed.
+    assert (place, hostile) == ("name", "os")
+    check_module(ast.parse(render.module(made, "spec.yaml")), "os")
+
+
+@pytest.mark.parametrize(
+    "source", ['a"b.yaml', "a\nb.yaml", "a\rimport os.yaml", "é\u2028.yaml", "\\.yaml"]
+)
+def test_a_spec_file_of_any_name_is_harmless(source: str) -> None:
+    (made,) = plans(parse(spec_text("epilogue", "acc").encode(), "spec.yaml"))
+    text = render.module(made, source)
+    check_module(ast.parse(text), "k")
+    assert text.splitlines()[1 if len(source) < 60 else 2].startswith(
+        "# gemmgen-format"
+    )

@@ -1,0 +1,293 @@
+"""The README is true: its specs load, its code runs, its excerpts are what is there.
+
+A comment `<!-- check: … -->` before a block says what it must be; specs without one
+must load. `pytest --update-golden` rewrites the excerpts.
+"""
+
+import ast
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gemmgen import plan
+from gemmgen.cli import main
+from gemmgen.dtypes import DTYPES, PRECISIONS
+from gemmgen.epilogue import AXES
+from gemmgen.errors import SpecErrors
+from gemmgen.layouts import LAYOUTS
+from gemmgen.operations import OPERATIONS
+from gemmgen.plan import Plan
+from gemmgen.schedules import SCHEDULES
+from gemmgen.schema import SCALINGS, DtypeMap, File, ForEach, Kernel, Tile
+from gemmgen.shorthand import STEPS
+from gemmgen.targets import TARGETS
+
+ROOT = Path(__file__).resolve().parent.parent
+README = ROOT / "README.md"
+BLOCK = re.compile(
+    r"(?:<!-- check: (?P<check>.+?) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its language, the comment before it, its text and its place."""
+
+    language: str
+    check: str
+    text: str
+    line: int
+    span: tuple[int, int]
+
+
+def blocks() -> Iterator[Block]:
+    text = README.read_text(encoding="utf-8")
+    for match in BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start("text")) + 1
+        check, language = match["check"] or "", match["language"]
+        yield Block(language, check, match["text"], line, match.span("text"))
+
+
+BLOCKS = list(blocks())
+SPECS = [one for one in BLOCKS if one.language == "yaml" and not one.check]
+REFUSED = [
+    (spec, text)
+    for spec, text in zip(BLOCKS, BLOCKS[1:], strict=False)
+    if spec.check == "refused"
+]
+EXCERPTS = [one for one in BLOCKS if one.check.startswith("generated ")]
+
+
+def checked(check: str) -> Block:
+    """The one block with such a comment."""
+    (block,) = [one for one in BLOCKS if one.check == check]
+    return block
+
+
+def whole(text: str) -> str:
+    """A spec as a file: a list of kernels alone gets what stands above it."""
+    if text.startswith("- "):
+        return "gemmgen: 1\nkernels:\n" + text
+    return text
+
+
+def planned(text: str, folder: Path) -> tuple[Plan, ...]:
+    spec = folder / "spec.yaml"
+    spec.write_text(whole(text), encoding="utf-8")
+    return plan.load(spec, "spec.yaml")
+
+
+def replace(block: Block, text: str) -> None:
+    """Write `text` in the block's place; blocks are found again each time."""
+    (now,) = [
+        one
+        for one in blocks()
+        if one.check == block.check
+        and abs(one.line - block.line) < 400
+        and one.text == block.text
+    ]
+    old = README.read_text(encoding="utf-8")
+    README.write_text(old[: now.span[0]] + text + old[now.span[1] :], encoding="utf-8")
+
+
+def by_line(block: Block | tuple[Block, Block]) -> str:
+    return f"line {(block if isinstance(block, Block) else block[0]).line}"
+
+
+@pytest.mark.parametrize("block", SPECS, ids=by_line)
+def test_specs_load(block: Block, tmp_path: Path) -> None:
+    assert planned(block.text, tmp_path)
+
+
+def test_the_part_of_our_own_spec() -> None:
+    assert checked("part of spec.yaml").text in (ROOT / "spec.yaml").read_text()
+
+
+@pytest.mark.parametrize("pair", REFUSED, ids=by_line)
+def test_mistakes_are_reported_as_shown(
+    pair: tuple[Block, Block], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    spec, text = pair
+    assert text.check == "refusal"
+    with pytest.raises(SpecErrors) as caught:
+        planned(spec.text, tmp_path)
+    found = f"{caught.value}\n"
+    if request.config.getoption("--update-golden"):
+        replace(text, found)
+    else:
+        assert text.text == found
+
+
+def excerpt(module: str, function: str) -> str:
+    """The text of a function of a generated module, decorators included."""
+    source = (ROOT / "generated" / f"{module}.py").read_text(encoding="utf-8")
+    (node,) = [
+        node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.FunctionDef) and node.name == function
+    ]
+    first = min([node.lineno, *(one.lineno for one in node.decorator_list)])
+    return "\n".join(source.splitlines()[first - 1 : node.end_lineno]) + "\n"
+
+
+@pytest.mark.parametrize("block", EXCERPTS, ids=by_line)
+def test_excerpts_are_generated(block: Block, request: pytest.FixtureRequest) -> None:
+    _, module, function = block.check.split()
+    found = excerpt(module, function)
+    if request.config.getoption("--update-golden"):
+        replace(block, found)
+    else:
+        assert block.text == found
+
+
+def test_code_runs_and_prints_what_is_shown() -> None:
+    """All runnable blocks in one process, in the interpreter unless there is a GPU."""
+    parts = [one for one in BLOCKS if one.check == "run"]
+    shown = "".join(one.text for one in BLOCKS if one.check == "printed")
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join(one.text for one in parts)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **_interpreted()},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == shown
+
+
+def _interpreted() -> dict[str, str]:
+    torch = pytest.importorskip("torch")
+    return {} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"}
+
+
+def test_the_first_kernel_is_right() -> None:
+    """What the first command ends with."""
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.first_kernel"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert ": right, error" in done.stdout
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=by_line)
+def test_code_is_python(block: Block) -> None:
+    if block.language == "python":
+        ast.parse(block.text)
+
+
+def test_every_key_is_shown() -> None:
+    """In a spec that loads, with a value; `scaling` and the like only as refused."""
+    texts = "\n".join(whole(one.text) for one in BLOCKS if one.language == "yaml")
+    models = (File, Kernel, Tile, DtypeMap)
+    keys = {key for model in models for key in model.model_fields} - {"split_k"}
+    assert {key for key in keys if not re.search(rf"\b{key}:", texts)} == set()
+    assert set(ForEach.model_fields) < set(Kernel.model_fields)
+
+
+def test_every_word_is_told() -> None:
+    text = README.read_text(encoding="utf-8")
+    words = {*DTYPES, *PRECISIONS, *OPERATIONS, *SCHEDULES, *SCALINGS, *TARGETS, *STEPS}
+    assert {
+        word for word in words if f"`{word}`" not in text and f"`{word}(" not in text
+    } == set()
+    assert {name for name in LAYOUTS if not re.search(rf"\b{name}\b", text)} == set()
+    indexes = [row.text for row in AXES.values()]
+    assert [
+        index
+        for index in indexes
+        if not re.search(rf"\| `\w+{re.escape(index)}` \|", text)
+    ] == []
+
+
+def test_every_function_is_in_the_table_with_its_parameters() -> None:
+    from gemmgen.functions import OPS
+
+    text = README.read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+\([a-z, ]+\))` \|", text, re.MULTILINE)
+    forms = [f"{op.name}({', '.join(op.parameters)})" for op in OPS.values()]
+    assert rows == [*forms, "where(cond, x, y)"]
+
+
+def test_what_is_not_built_is_named_as_such() -> None:
+    text = README.read_text(encoding="utf-8")
+    section = text.partition("### Known but not built yet")[2].partition("\n## ")[0]
+    unbuilt = {
+        row.name
+        for table in (OPERATIONS, DTYPES, SCHEDULES)
+        for row in table.values()
+        if not row.built
+    }
+    listed, _, _ = section.partition("<!--")
+    named = set(re.findall(r"`(\w+)`", listed)) - {
+        *SCALINGS,
+        "scaling",
+        "split_k",
+        "false",
+    }
+    assert named | {"split_k"} == unbuilt
+
+
+def test_ci_runs_the_second_command_as_it_stands_here() -> None:
+    command = checked("second command").text
+    assert f"\n{command}" in (ROOT / ".ci" / "run").read_text()
+
+
+def gemmgen_commands(text: str) -> list[list[str]]:
+    """The arguments of each call of gemmgen in a script or workflow."""
+    calls = re.findall(
+        r"(?:^|&& |run: |entry: )(?:\.venv/bin/)?(gemmgen [^&\n]*)", text, re.M
+    )
+    return [shlex.split(call)[1:] for call in calls]
+
+
+@pytest.mark.parametrize(
+    "name", ["README.md", ".ci/run", "examples/ci/verify.yml", ".pre-commit-hooks.yaml"]
+)
+def test_commands_that_we_tell_people_exist(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from gemmgen import commands
+
+    text = (ROOT / name).read_text(encoding="utf-8")
+    for verb in ("build", "verify"):
+        monkeypatch.setattr(commands, verb, lambda options: 0)
+    found = gemmgen_commands(text)
+    assert found
+    for arguments in found:
+        spec = [] if "spec.yaml" in arguments else ["spec.yaml"]
+        assert main([*arguments, *spec]) == 0
+
+
+def test_hooks_are_those_that_the_readme_names() -> None:
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    assert [hook["id"] for hook in hooks] == ["gemmgen-build", "gemmgen-check"]
+    assert all(hook["require_serial"] and not hook["pass_filenames"] for hook in hooks)
+    (repo,) = yaml.safe_load(checked("pre-commit").text)["repos"]
+    assert {hook["id"] for hook in repo["hooks"]} <= {hook["id"] for hook in hooks}
+
+
+def test_the_workflow_is_yaml_with_the_jobs_it_promises() -> None:
+    text = (ROOT / "examples" / "ci" / "verify.yml").read_text()
+    steps = yaml.safe_load(text)["jobs"]["verify"]["steps"]
+    runs = [step["run"] for step in steps if "run" in step]
+    assert "gemmgen build --check --format github spec.yaml" in runs
+    assert any(run.startswith("gemmgen verify ") for run in runs)
+
+
+def test_links_lead_somewhere() -> None:
+    text = README.read_text(encoding="utf-8")
+    targets = re.findall(r"\]\((?!https?:)([^)#]+)\)", text)
+    assert targets
+    assert [one for one in targets if not (ROOT / one).exists()] == []
