@@ -17,7 +17,7 @@ from gemmgen.errors import EnvironmentMissing, UsageError, nearest, quoted
 from gemmgen.plan import Plan, load
 
 if TYPE_CHECKING:
-    from gemmgen.verification.outcome import Verification
+    from gemmgen.verification.report import Verification
 
 __all__ = [
     "STAGES",

@@ -20,10 +20,14 @@ class Op:
 
     `triton` is an expression over the parameters; a name of `triton.language` alone
     (`tl.exp`) is called in place, everything else becomes a helper, whose lines before
-    the result are `steps`. `torch(torch, *arguments)` is the meaning. `moved(torch,
-    *arguments, *errors)` bounds the change of the exact result when each argument moves
-    by at most its error; `rounding(torch, result, *arguments)` bounds the function's own error in
-    units of the roundoff u of the arithmetic (2^-24 for fp32).
+    the result are `steps`. `torch(torch, *arguments)` is the meaning.
+
+    `moved(torch, *arguments, *errors)` bounds the change of the exact result when each
+    argument moves by at most its error; NaN counts as no bound. `rounding(torch, result,
+    *arguments)` bounds the function's own error, beside one underflow, in units of the
+    roundoff u of the arithmetic (2^-24 for fp32): `result` is its largest magnitude,
+    the arguments are those farthest from zero. `rounds_once` says that it is one IEEE
+    operation, hence exact where its result has few enough bits.
     """
 
     name: str

@@ -1,0 +1,158 @@
+"""Examples: sizes, memory layouts, kind of data and a seed, never tensors.
+
+The simplest choice stands first in every list, for that is where shrinking ends.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from hypothesis import strategies
+
+from gemmgen.operations import OPERATIONS
+from gemmgen.plan import Plan
+from gemmgen.verification.comparison import Block
+from gemmgen.verification.data import KINDS
+from gemmgen.verification.views import ALIGNED, FOR_OUTPUTS, VIEWS
+
+_MOST_STEPS = 12
+"""Tiles times K blocks of one interpreted example: what takes about 0.1 s."""
+_NUMBERS = (1.0, -0.5, 2.0, 0.3)
+_SEEDS = strategies.integers(0, 2**32 - 1)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of a launcher.
+
+    `rows` are the leading sizes, one for a plain matrix; `views` are by tensor, inputs
+    first; `given` says that the caller brings `out`.
+    """
+
+    rows: tuple[int, ...]
+    n: int
+    k: int
+    kind: str = "narrow"
+    views: tuple[str, ...] = ()
+    numbers: tuple[float, ...] = ()
+    seed: int = 0
+    given: bool = True
+
+    @property
+    def m(self) -> int:
+        """All rows together."""
+        product = 1
+        for size in self.rows:
+            product *= size
+        return product
+
+    def view(self, position: int) -> str:
+        """The view of a tensor; contiguous unless the case says otherwise."""
+        return self.views[position] if position < len(self.views) else "contiguous"
+
+    def described(self, tensors: Sequence[str], numbers: Sequence[str]) -> str:
+        """The case in a line, with the names of its tensors and numbers."""
+        rows = "x".join(map(str, self.rows)) or "()"
+        parts = [f"M={rows} N={self.n} K={self.k}"]
+        parts += [
+            f"{name} {self.view(position)}"
+            for position, name in enumerate(tensors)
+            if self.view(position) != "contiguous"
+        ]
+        values = zip(numbers, self.numbers, strict=False)
+        parts += [f"{name}={value}" for name, value in values]
+        given = "out given" if self.given else "out made"
+        return ", ".join([*parts, f"{self.kind} data, seed {self.seed}, {given}"])
+
+
+def input_tensors(plan: Plan) -> list[str]:
+    """The inputs that are tensors, in the launcher's order."""
+    tensors = [one.name for one in plan.operands if not one.is_number]
+    return [plan.a.name, plan.b.name, *tensors]
+
+
+def numbers(plan: Plan) -> list[str]:
+    """The inputs that are floats."""
+    return [one.name for one in plan.operands if one.is_number]
+
+
+def described(plan: Plan, case: Case) -> str:
+    """A case of a kernel, in a line."""
+    outputs = [result.name for result in plan.results]
+    return case.described([*input_tensors(plan), *outputs], numbers(plan))
+
+
+def interpreted_cases(plan: Plan, block: Block) -> strategies.SearchStrategy[Case]:
+    """Cases for the interpreter: at most a few tiles and K blocks, any mix of views."""
+
+    @strategies.composite
+    def case(draw: Callable[..., Any]) -> Case:
+        m, n = draw(_near(block.m, 2)), draw(_near(block.n, 2))
+        tiles = -(-m // block.m) * -(-n // block.n)
+        k = draw(_near(block.k, max(1, min(3, _MOST_STEPS // max(1, tiles)))))
+        views = [
+            draw(strategies.sampled_from(tuple(VIEWS))) for _ in input_tensors(plan)
+        ]
+        views += [draw(strategies.sampled_from(FOR_OUTPUTS)) for _ in plan.results]
+        return _filled(draw, plan, Case(draw(_rows(plan, m)), n, k, views=tuple(views)))
+
+    return case()
+
+
+def compiled_cases(plan: Plan, block: Block) -> strategies.SearchStrategy[Case]:
+    """Cases for a GPU: larger, and few combinations of what Triton specializes on.
+
+    Each new combination of unit strides and multiples of 16 compiles a kernel anew, so
+    all tensors share a view and all sizes are multiples of 16, or none is.
+    """
+
+    @strategies.composite
+    def case(draw: Callable[..., Any]) -> Case:
+        aligned = draw(strategies.booleans())
+        m = draw(_near(block.m, 3, 257, 1021))
+        n, k = (
+            _aligned(draw(_near(side, 3, 331, 2003)), aligned)
+            for side in (block.n, block.k)
+        )
+        view = draw(strategies.sampled_from(ALIGNED if aligned else tuple(VIEWS)))
+        views = [view] * len(input_tensors(plan))
+        out = view if view in FOR_OUTPUTS else "contiguous"
+        views += [out] * len(plan.results)
+        return _filled(draw, plan, Case(draw(_rows(plan, m)), n, k, views=tuple(views)))
+
+    return case()
+
+
+def _filled(draw: Callable[..., Any], plan: Plan, case: Case) -> Case:
+    """The rest of a case: what the tensors hold."""
+    return replace(
+        case,
+        kind=draw(strategies.sampled_from(tuple(KINDS))),
+        numbers=tuple(draw(strategies.sampled_from(_NUMBERS)) for _ in numbers(plan)),
+        seed=draw(_SEEDS),
+        given=draw(strategies.booleans()),
+    )
+
+
+def _near(side: int, most: int, *more: int) -> strategies.SearchStrategy[int]:
+    """Sizes around a tile's edges, up to `most` tiles; and small and odd ones."""
+    sizes = [1, 2, 7, side - 1, side, side + 1]
+    if most > 1:
+        sizes += [13, 2 * side - 1, 2 * side, side + side // 2 + 1]
+    if most > 2:
+        sizes += [2 * side + 1, 3 * side]
+    return strategies.sampled_from([*dict.fromkeys([*sizes, *more]), 0])
+
+
+def _aligned(size: int, aligned: bool) -> int:
+    if aligned:
+        return -(-size // 16) * 16
+    return size + 1 if size % 16 == 0 else size
+
+
+def _rows(plan: Plan, m: int) -> strategies.SearchStrategy[tuple[int, ...]]:
+    """M as the launcher may get it: one size, or leading sizes of about that product."""
+    if not OPERATIONS[plan.op].leading:
+        return strategies.just((m,))
+    shapes = [(m,), (), (2, m // 2), (3, m // 3), (2, 1, m // 2)]
+    return strategies.sampled_from(shapes)

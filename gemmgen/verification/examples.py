@@ -1,0 +1,193 @@
+"""One example: its tensors made, the launcher called, the results judged.
+
+Raises `Wrong` for what a kernel does wrong, with all that a reader needs to know.
+"""
+
+import math
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gemmgen.arguments import Operand
+from gemmgen.layouts import AXIS_SIZES
+from gemmgen.plan import Plan
+from gemmgen.verification.cases import Case, input_tensors, numbers
+from gemmgen.verification.comparison import Block, judged
+from gemmgen.verification.data import KINDS, Source
+from gemmgen.verification.reference import Inputs, torch_dtype
+from gemmgen.verification.views import VIEWS, Framed, framed_input, framed_output
+
+Shape = tuple[int, ...]
+
+
+class Wrong(Exception):
+    """What a kernel did wrong."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """A launcher's arguments, by name."""
+
+    tensors: dict[str, Tensor]
+    numbers: dict[str, float]
+    outputs: list[Tensor] | None
+
+    def of(self, plan: Plan, launcher: Callable[..., Any]) -> list[Tensor]:
+        """Call the launcher; its results as a list."""
+        values = {**self.tensors, **self.numbers}
+        names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
+        out: Any = self.outputs
+        if out is not None:
+            out = out[0] if len(out) == 1 else tuple(out)
+        returned = launcher(*(values[name] for name in names), out=out)
+        results = [returned] if len(plan.results) == 1 else list(returned)
+        if results and results[0].is_cuda:
+            torch.cuda.synchronize()  # so that a fault is this call's
+        return results
+
+
+def run(
+    plan: Plan,
+    launcher: Callable[..., Any],
+    case: Case,
+    block: Block,
+    device: torch.device,
+) -> float:
+    """Run and judge one case; the largest error in parts of the bound."""
+    inputs = framed_inputs(plan, case, device)
+    outputs = framed_outputs(plan, case, device) if case.given else None
+    call = Call(
+        {name: framed.view for name, framed in inputs.items()},
+        dict(zip(numbers(plan), case.numbers, strict=True)),
+        [framed.view for framed in outputs] if outputs is not None else None,
+    )
+    before = {name: framed.buffer.clone() for name, framed in inputs.items()}
+    results = call.of(plan, launcher)
+    _check_surroundings(inputs, before, outputs)
+    worst = check_results(plan, call, results, block)
+    if device.type == "cuda":
+        check_repeat(plan, launcher, call, results)
+    return worst
+
+
+def check_results(plan: Plan, call: Call, results: list[Tensor], block: Block) -> float:
+    """Raise `Wrong` unless every result is right; the largest error in bounds."""
+    _check_returned(call, results)
+    matrices = [_as_matrix(one) for one in results]
+    verdict = judged(plan, as_matrices(plan, call), matrices, block)
+    if verdict.fault:
+        raise Wrong(verdict.fault)
+    return verdict.worst
+
+
+def check_repeat(
+    plan: Plan, launcher: Callable[..., Any], call: Call, results: list[Tensor]
+) -> None:
+    """Raise `Wrong` unless a second run gives the same bits."""
+    first = [one.clone() for one in results]
+    again = call.of(plan, launcher)
+    for result, one, two in zip(plan.results, first, again, strict=True):
+        if not bool((bits(one) == bits(two)).all()):
+            raise Wrong(f"{result.name} differs from one run to the next")
+
+
+def bits(tensor: Tensor) -> Tensor:
+    """A tensor as integers, so that NaN equals NaN."""
+    width = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tensor.contiguous().view(width[tensor.element_size()])
+
+
+def _check_returned(call: Call, results: list[Tensor]) -> None:
+    if call.outputs is None:
+        return
+    for mine, theirs in zip(call.outputs, results, strict=True):
+        if mine.data_ptr() != theirs.data_ptr() or mine.shape != theirs.shape:
+            raise Wrong("the launcher does not return the out it was given")
+
+
+def _check_surroundings(
+    inputs: dict[str, Framed],
+    before: dict[str, Tensor],
+    outputs: list[Framed] | None,
+) -> None:
+    for name, framed in inputs.items():
+        if not bool((bits(framed.buffer) == bits(before[name])).all()):
+            raise Wrong(f"the kernel writes into its input {name}")
+    if not all(framed.frame_is_intact() for framed in outputs or ()):
+        raise Wrong("the kernel writes outside of out")
+
+
+def framed_inputs(plan: Plan, case: Case, device: torch.device) -> dict[str, Framed]:
+    """Every input tensor, filled from the case's seed."""
+    shapes = input_shapes(plan, case)
+    dtypes = {one.name: one.dtype for one in plan.operands}
+    made = {}
+    for position, name in enumerate(input_tensors(plan)):
+        # Each tensor has its own numbers, whatever the order they are made in.
+        random = torch.Generator(device)
+        random.manual_seed(zlib.crc32(f"{case.seed} {name}".encode()))
+        source = Source(plan, case.k, position < 2, random)
+        fill = KINDS[case.kind]
+        made[name] = framed_input(
+            VIEWS[case.view(position)],
+            shapes[name],
+            torch_dtype(dtypes.get(name, plan.dtype)),
+            lambda shape, fill=fill, source=source: fill(source, shape),  # type: ignore[misc]
+        )
+    return made
+
+
+def framed_outputs(plan: Plan, case: Case, device: torch.device) -> list[Framed]:
+    """A framed tensor for every result."""
+    first = len(input_tensors(plan))
+    return [
+        framed_output(
+            VIEWS[case.view(first + position)],
+            (*case.rows, case.n),
+            torch_dtype(result.dtype),
+            device,
+        )
+        for position, result in enumerate(plan.results)
+    ]
+
+
+def input_shapes(plan: Plan, case: Case) -> dict[str, Shape]:
+    """The shape of every input tensor, as it is passed."""
+    sizes = {"M": case.rows, "N": (case.n,), "K": (case.k,)}
+
+    def shape(names: tuple[str, ...]) -> Shape:
+        return tuple(size for name in names for size in sizes[name])
+
+    tensors = [one for one in plan.operands if not one.is_number]
+    return {matrix.name: shape(matrix.stored_sizes) for matrix in (plan.a, plan.b)} | {
+        one.name: shape(tuple(AXIS_SIZES[axis] for axis in one.axes)) for one in tensors
+    }
+
+
+def as_matrices(plan: Plan, call: Call) -> Inputs:
+    """The inputs as a [M, K], b [K, N] and operands that spread over [M, N]."""
+    a, b = call.tensors[plan.a.name], call.tensors[plan.b.name]
+    a = a.T if plan.a.transposed else _as_matrix(a)
+    operands: dict[str, Tensor | float] = dict(call.numbers)
+    for one in plan.operands:
+        if not one.is_number:
+            operands[one.name] = _spread(one, call.tensors[one.name])
+    return Inputs(a, b.T if plan.b.transposed else b, operands)
+
+
+def _spread(operand: Operand, tensor: Tensor) -> Tensor:
+    if operand.axes == ("n",):
+        return tensor[None, :]
+    if operand.axes == ("m",):
+        return tensor.reshape(-1, 1)
+    return _as_matrix(tensor)
+
+
+def _as_matrix(tensor: Tensor) -> Tensor:
+    """A tensor [..., columns] as [M, columns], also if one of them is 0."""
+    *rows, columns = tensor.shape
+    return tensor.reshape(math.prod(rows), columns)

@@ -1,0 +1,92 @@
+"""Calls whose offsets pass 2^31: each axis of each tensor in turn.
+
+The tensors are small; their storage is large, but for the elements it is never touched.
+"""
+
+import mmap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gemmgen.plan import Plan
+from gemmgen.verification.cases import Case, numbers
+from gemmgen.verification.comparison import Block
+from gemmgen.verification.examples import (
+    Call,
+    framed_inputs,
+    framed_outputs,
+    input_shapes,
+)
+
+_LIMIT = 2**31
+_SPARE = 2**20
+_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # the name is Python 3.11's
+
+
+@dataclass(frozen=True)
+class Far:
+    """One call: the tensor that is spread out, along which axis, and all arguments."""
+
+    name: str
+    axis: int
+    case: Case
+    call: Call
+
+    def __str__(self) -> str:
+        return (
+            f"M={self.case.m} N={self.case.n} K={self.case.k}, {self.name} with "
+            f"elements beyond 2^31 along axis {self.axis}"
+        )
+
+
+def far_calls(plan: Plan, block: Block, device: torch.device) -> Iterator[Far]:
+    """Every axis within one tile, and K also from one block to the next."""
+    values = (0.5,) * len(numbers(plan))
+    near = Case((3,), 3, 3, numbers=values)
+    for name, shape in _shapes(plan, near).items():
+        for axis in range(len(shape)):
+            yield _far(plan, near, name, axis, device)
+    long = Case((3,), 3, block.k + 1, numbers=values)
+    for name, shape in _shapes(plan, long).items():
+        if long.k in shape:
+            yield _far(plan, long, name, shape.index(long.k), device)
+
+
+def _shapes(plan: Plan, case: Case) -> dict[str, tuple[int, ...]]:
+    outputs = {result.name: (*case.rows, case.n) for result in plan.results}
+    return input_shapes(plan, case) | outputs
+
+
+def _far(plan: Plan, case: Case, name: str, axis: int, device: torch.device) -> Far:
+    inputs = framed_inputs(plan, case, device)
+    tensors = {key: framed.view for key, framed in inputs.items()}
+    outputs = {
+        result.name: framed.view
+        for result, framed in zip(
+            plan.results, framed_outputs(plan, case, device), strict=True
+        )
+    }
+    group = tensors if name in tensors else outputs
+    group[name] = _spread(group[name], axis)
+    named = dict(zip(numbers(plan), case.numbers, strict=True))
+    return Far(name, axis, case, Call(tensors, named, list(outputs.values())))
+
+
+def _spread(tensor: Tensor, axis: int) -> Tensor:
+    """The same values, the last along an axis more than 2^31 elements from the first."""
+    stride = _LIMIT // (tensor.shape[axis] - 1) + 8
+    storage = _storage(_LIMIT + _SPARE, tensor.dtype, tensor.device)
+    strides = [1] * tensor.dim()
+    strides[axis] = stride
+    far = storage.as_strided(tensor.shape, strides)
+    return far.copy_(tensor)
+
+
+def _storage(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    if device.type == "cuda":
+        return torch.empty(count, dtype=dtype, device=device)
+    private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
+    pages = mmap.mmap(-1, count * dtype.itemsize, flags=private)
+    return torch.frombuffer(pages, dtype=dtype)

@@ -1,0 +1,40 @@
+"""Examples that are always tried: one for each kind of bug that GEMMs are known for."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from gemmgen.operations import OPERATIONS
+from gemmgen.plan import Plan
+from gemmgen.verification.cases import Case, input_tensors, numbers
+from gemmgen.verification.comparison import Block
+
+
+def fixed_cases(plan: Plan, block: Block) -> Iterator[Case]:
+    """Empty and smallest sizes, one beyond a tile, broadcasting, a second L2 group."""
+    for case in _cases(plan, block):
+        yield replace(case, numbers=(0.3, -0.5, 1.0)[: len(numbers(plan))])
+
+
+def _cases(plan: Plan, block: Block) -> Iterator[Case]:
+    m, n, k = block.m, block.n, block.k
+    yield Case((5,), 7, 0)
+    yield Case((0,), 7, 5, given=False)
+    yield Case((5,), 0, 3)
+    yield Case((1,), 1, 1, "normal")
+    yield Case((m + 1,), n + 1, k + 1)
+    yield Case((m + 1,), n + 1, k + 1, "special", given=False)
+    yield Case((m - 1,), n - 1, 2 * k - 1, "wide")
+    yield Case((m,), n, k, "normal")
+    shared = ("rows shared", "columns shared")
+    for views in (shared, shared[::-1]):
+        count = len(input_tensors(plan))
+        yield Case((7,), 9, k + 3, "wide", (views * count)[:count])
+    yield Case((3,), 5, 8 * k + 3, "wide")
+    groups = max(tile.group_m for _, tile in plan.tiles)
+    yield Case((groups * m + 1,), n + 1, 1)
+    if OPERATIONS[plan.op].leading:
+        yield Case((), n + 1, k + 1)
+        yield Case(
+            (2, 3), 5, 7, "normal", ("swapped",) * (len(input_tensors(plan)) + 1)
+        )
+        yield Case((2, 0), 5, 7)

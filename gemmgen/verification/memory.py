@@ -1,0 +1,76 @@
+"""Which bytes a kernel may touch: the elements of its arguments, not one beside them.
+
+Finds every access out of bounds, and offsets that overflow, whatever lies there.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+_LARGEST_MAP = 1 << 22
+"""Elements from a view's first to its last for which a map of bits is kept."""
+
+
+class OutOfBounds(Exception):
+    """A lane that is not masked accesses what is no element of any argument."""
+
+
+class Region:
+    """The elements of one argument, by address."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        offsets = np.zeros(1, dtype=np.int64)
+        for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
+            steps = np.arange(size if stride else min(size, 1), dtype=np.int64)
+            offsets = (offsets[:, None] + steps * stride).ravel()
+        self.width = tensor.element_size()
+        self.start = tensor.data_ptr()
+        self.count = int(offsets.max()) + 1 if offsets.size else 0
+        self._map = np.zeros(min(self.count, _LARGEST_MAP), dtype=bool)
+        self._sorted = None
+        if self.count <= _LARGEST_MAP:
+            self._map[offsets] = True
+        else:
+            self._sorted = np.sort(offsets)
+
+    def holds(self, addresses: "np.ndarray[Any, Any]") -> bool:
+        """Whether all addresses, as int64, are elements."""
+        offsets, odd = np.divmod(addresses - self.start, self.width)
+        if odd.any() or offsets.min() < 0 or offsets.max() >= self.count:
+            return False
+        if self._sorted is None:
+            return bool(self._map[offsets].all())
+        places = np.searchsorted(self._sorted, offsets)
+        return bool((self._sorted[places] == offsets).all())
+
+
+class Memory:
+    """The arguments of one launch."""
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        self.regions = [Region(tensor) for tensor in tensors]
+
+    def check(self, action: str, pointers: Any, mask: Any, width: int) -> None:
+        """Raise `OutOfBounds` unless all active lanes are in one argument."""
+        active = np.broadcast_to(np.asarray(mask), pointers.shape)
+        addresses = pointers[active].view(np.int64)
+        if not addresses.size:
+            return
+        fitting = [region for region in self.regions if region.width == width]
+        if not any(region.holds(addresses) for region in fitting):
+            raise OutOfBounds(_described(action, addresses, fitting))
+
+
+def _described(
+    action: str, addresses: "np.ndarray[Any, Any]", regions: Sequence[Region]
+) -> str:
+    if not regions:
+        return f"{action} of a width that no argument has"
+    first = min(regions, key=lambda one: abs(int(addresses.min()) - one.start))
+    reached = (addresses - first.start) // first.width
+    return (
+        f"{action} outside every argument: {addresses.size} lanes at elements "
+        f"{reached.min()} to {reached.max()} of one that ends at {first.count - 1}"
+    )

@@ -1,0 +1,105 @@
+"""What a verification came to: outcomes with the environment, as text or JSON."""
+
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from typing import Any
+
+from gemmgen.output import table
+from gemmgen.verification.outcome import Outcome
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Every outcome of a run, in the order of the specs' kernels and of the checks."""
+
+    outcomes: tuple[Outcome, ...]
+    environment: dict[str, str]
+    seconds: float
+
+    @property
+    def failures(self) -> tuple[Outcome, ...]:
+        """The outcomes that are not `passed`."""
+        return tuple(one for one in self.outcomes if not one.ok)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check of every kernel passed."""
+        return not self.failures
+
+    def as_json(self) -> dict[str, Any]:
+        """The run as plain data."""
+        return {
+            "environment": self.environment,
+            "seconds": round(self.seconds, 1),
+            "outcomes": [asdict(one) for one in self.outcomes],
+        }
+
+    def as_text(self) -> str:
+        """A row a kernel, then every failure in full, then the sum."""
+        kernels = list(dict.fromkeys(one.kernel for one in self.outcomes))
+        rows = [
+            _row(name, [one for one in self.outcomes if one.kernel == name])
+            for name in kernels
+        ]
+        failures = [
+            f"{one.kernel}: {one.check} on {one.device} {one.status}\n{one.detail}"
+            for one in self.failures
+        ]
+        return "\n\n".join([table(rows), *failures, self._sum(len(kernels))])
+
+    def _sum(self, kernels: int) -> str:
+        failed = len({one.kernel for one in self.failures})
+        facts = ", ".join(f"{key} {value}" for key, value in self.environment.items())
+        verdict = f"{failed} of {kernels} kernels failed" if failed else "all passed"
+        return f"{kernels} kernels, {verdict}, {self.seconds:.0f} s ({facts})"
+
+    def as_markdown(self) -> str:
+        """The table for a report that is kept."""
+        facts = ", ".join(f"{key} {value}" for key, value in self.environment.items())
+        lines = [
+            facts,
+            "",
+            "| kernel | check | device | status | examples | worst error / bound | s |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
+        ]
+        lines += [
+            f"| {one.kernel} | {one.check} | {one.device} | {one.status} "
+            f"| {one.examples or ''} | {f'{one.worst:.3f}' if one.worst else ''} "
+            f"| {one.seconds:.1f} |"
+            for one in self.outcomes
+        ]
+        return "\n".join(lines) + "\n"
+
+
+def _row(kernel: str, outcomes: Sequence[Outcome]) -> dict[str, str]:
+    """One kernel: a column a check."""
+    row = {"kernel": kernel}
+    for one in outcomes:
+        label = one.check if one.device == "none" else f"{one.check} ({one.device})"
+        row[label] = _cell(one) if one.ok else one.status
+    return row
+
+
+def _cell(outcome: Outcome) -> str:
+    """What a check that passed has looked at."""
+    if outcome.check == "compiled":
+        return f"{outcome.examples} tiles"
+    if outcome.check == "properties":
+        return f"{outcome.examples} examples, worst {outcome.worst:.2f} of the bound"
+    return outcome.status
+
+
+def environment(device: str) -> dict[str, str]:
+    """What the outcomes hold for; asks torch only for the name of a GPU."""
+    facts = {
+        "device": device,
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "triton", "numpy", "hypothesis")},
+    }
+    if device == "cuda":
+        import torch
+
+        facts["device"] = torch.cuda.get_device_name()
+    return facts

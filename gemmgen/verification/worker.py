@@ -1,0 +1,112 @@
+"""A child process that verifies kernels: one JSON job a line in, JSON lines out.
+
+Before each example it writes a line that names it, then one with the outcome.
+"""
+
+import base64
+import json
+import os
+import pickle
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from gemmgen.plan import Plan
+from gemmgen.verification.outcome import Outcome
+from gemmgen.verification.profiles import PROFILES
+
+NO_DEVICE = "none"
+"""Where a kernel is only compiled."""
+
+
+def job(plan: Plan, path: Path, device: str, profile: str, seed: int) -> str:
+    """One job as a line of JSON."""
+    packed = base64.b64encode(pickle.dumps(plan)).decode()
+    values = {"plan": packed, "path": str(path), "device": device}
+    return json.dumps({**values, "profile": profile, "seed": seed})
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    sys.dont_write_bytecode = True  # the output folder stays as it is
+    jobs, answers = _private_streams()
+    mended = False
+    for line in jobs:
+        order = json.loads(line)
+        if order["device"] == "cpu" and not mended:
+            from gemmgen.verification import interpreter
+
+            interpreter.mend()
+            mended = True
+        plan = pickle.loads(base64.b64decode(order["plan"]))
+        if order["device"] == NO_DEVICE:
+            outcome = _compiled(plan, Path(order["path"]))
+        else:
+            beat = partial(_beat, answers)
+            outcome = _verified(plan, order, beat)
+        _write(answers, {"outcome": asdict(outcome)})
+
+
+def _private_streams() -> tuple[Iterator[str], IO[str]]:
+    """stdin and stdout, kept from kernels: what those print goes to stderr."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return iter(sys.stdin.readline, ""), answers
+
+
+def _write(answers: IO[str], value: dict[str, Any]) -> None:
+    print(json.dumps(value), file=answers, flush=True)
+
+
+def _beat(answers: IO[str], text: str) -> None:
+    _write(answers, {"beat": text})
+
+
+def _compiled(plan: Plan, path: Path) -> Outcome:
+    """Compile one kernel for all its tiles and targets."""
+    from gemmgen.verification.compiled import check_kernel
+    from gemmgen.verification.subject import load
+
+    started = time.monotonic()
+    found = list(check_kernel(plan, load(path)))
+    problems = [
+        f"{one.target}, tile {one.tile.m}x{one.tile.n}x{one.tile.k}, "
+        f"{one.tile.stages} stages, {one.tile.warps} warps: {problem}"
+        for one in found
+        for problem in one.problems
+    ]
+    return Outcome(
+        plan.name, "compiled", NO_DEVICE, "failed" if problems else "passed",
+        "\n".join(problems), len(found), 0.0, time.monotonic() - started,
+    )  # fmt: skip
+
+
+def _verified(
+    plan: Plan, order: dict[str, Any], beat: Callable[[str], object]
+) -> Outcome:
+    """Verify one kernel's properties."""
+    import torch
+
+    from gemmgen.verification.properties import Fault, Trial
+
+    torch.set_num_threads(1)
+    started = time.monotonic()
+    trial = Trial(plan, Path(order["path"]), torch.device(order["device"]), beat)
+    status, story = "passed", ""
+    try:
+        trial.run(PROFILES[order["profile"]], order["seed"])
+    except Fault as fault:
+        status, story = fault.status, fault.story
+    seconds = time.monotonic() - started
+    return Outcome(
+        plan.name, "properties", order["device"], status, story,
+        trial.examples, trial.worst, seconds,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,221 @@
+"""Healthy kernels pass and planted faults die, in the interpreter, through the pool."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gemmgen import render
+from gemmgen.plan import Plan, plans
+from gemmgen.spec import parse
+from gemmgen.verification import pool
+from gemmgen.verification.outcome import Outcome
+
+SPEC = """
+gemmgen: 1
+defaults: {dtype: fp16, tiles: {m: 16, n: 32, k: 16}}
+kernels:
+  - {name: layer, op: linear, epilogue: "relu(acc + bias[n])"}
+  - {name: plain, op: gemm, layout: TN, dtype: fp32}
+  - {name: cut, op: gemm, layout: NN, dtype: fp32, precision: tf32}
+  - name: scaled
+    op: gemm
+    layout: NT
+    dtype: bf16
+    epilogue: alpha[] * acc + residual[m, n] * scale[m]
+    tiles: [{m: 16, n: 16, k: 16}, {m: 32, n: 16, k: 16}]
+  - name: raced
+    op: gemm
+    layout: NN
+    autotune: runtime
+    tiles: [{m: 16, n: 16, k: 16}, {m: 16, n: 32, k: 32}]
+  - name: double
+    op: gemm
+    layout: TT
+    dtype: fp64
+    epilogue: alpha[] * acc
+  - name: pair
+    op: linear
+    dtype: bf16
+    epilogue: |
+      pre = acc + bias[n]
+      out = gelu(pre)
+    outputs: {out: bf16, pre: fp32}
+"""
+PLANS: dict[str, Plan] = {
+    one.name: one for one in plans(parse(SPEC.encode(), "spec.yaml"))
+}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A kernel, what of its text is replaced, and what the verdict must say."""
+
+    kernel: str
+    before: str
+    after: str
+    says: str = ""
+    status: str = "failed"
+
+
+FAULTS: dict[str, Fault] = {
+    "fp16 accumulator": Fault(
+        "layer",
+        "acc = tl.dot(x, w, acc)",
+        "acc = tl.dot(x, w, acc.to(tl.float16), out_dtype=tl.float16).to(tl.float32)",
+    ),
+    "last K block lost": Fault(
+        "plain", "range(0, K, BLOCK_K)", "range(0, K - BLOCK_K, BLOCK_K)"
+    ),
+    "second K block lost": Fault(
+        "plain",
+        "acc = tl.dot(a, b, acc",
+        "acc = tl.dot(a if k != BLOCK_K else a * 0.0, b, acc",
+        says="as if K block 1 (k 16 to ",
+    ),
+    "last product lost": Fault("plain", "offs_k < K - k", "offs_k < K - k - 1"),
+    "sum not carried on": Fault("layer", "tl.dot(x, w, acc)", "tl.dot(x, w)"),
+    "mask m one too far": Fault(
+        "layer", "offs_m < M", "offs_m <= M", says="outside every argument"
+    ),
+    "mask n one too far": Fault(
+        "layer", "offs_n < N", "offs_n <= N", says="outside every argument"
+    ),
+    "mask k one too far": Fault(
+        "plain", "offs_k < K - k", "offs_k <= K - k", says="outside every argument"
+    ),
+    "mask of a load dropped": Fault(
+        "layer",
+        "mask=mask_m[:, None] & mask_k[None, :], other=0.0",
+        "mask=mask_k[None, :], other=0.0",
+        says="load outside every argument",
+    ),
+    "store past the end": Fault(
+        "layer",
+        "mask=mask_m[:, None] & mask_n[None, :],\n    )",
+        "mask=mask_n[None, :],\n    )",
+        says="store outside every argument",
+    ),
+    "strides swapped": Fault(
+        "plain",
+        "offs_m[:, None] * stride_am + offs_k[None, :] * stride_ak",
+        "offs_m[:, None] * stride_ak + offs_k[None, :] * stride_am",
+    ),
+    "stride taken to be 1": Fault(
+        "layer", "offs_k[None, :] * stride_xk", "offs_k[None, :]"
+    ),
+    "stride of the result taken to be 1": Fault(
+        "scaled", "offs_n[None, :] * stride_cn", "offs_n[None, :]"
+    ),
+    "bias misindexed": Fault(
+        "layer", "offs_n * stride_bias_n", "(offs_n // 2) * stride_bias_n"
+    ),
+    "bias of the first tile only": Fault(
+        "layer", "offs_n * stride_bias_n", "(offs_n % BLOCK_N) * stride_bias_n"
+    ),
+    "bias dropped": Fault("layer", "acc + bias[None, :]", "acc"),
+    "bias doubled": Fault("layer", "acc + bias[None, :]", "acc + 2 * bias[None, :]"),
+    "alpha dropped": Fault("scaled", "alpha * acc", "acc"),
+    "scale dropped": Fault("scaled", " * scale[:, None]", ""),
+    "relu drops NaN": Fault("layer", ", propagate_nan=tl.PropagateNan.ALL", "", "nan"),
+    "relu before the bias": Fault(
+        "layer", "relu(acc + bias[None, :])", "relu(acc) + bias[None, :]"
+    ),
+    "second result is the first": Fault("pair", "        pre,\n", "        out,\n"),
+    "int32 offsets": Fault(
+        "layer", "offset_type(x, w, bias, y)", "tl.int32", says="beyond 2^31"
+    ),
+    "int32 steps along K": Fault(
+        "plain", "tl.full((), BLOCK_K, INDEX)", "tl.full((), BLOCK_K, tl.int32)",
+        says="a with elements beyond 2^31",
+    ),  # fmt: skip
+    "last group of tiles as high as the others": Fault(
+        "layer", "min(tiles_m - first_m, GROUP_M)", "GROUP_M"
+    ),
+    "grid rounded down": Fault("layer", "triton.cdiv(N, tile.n)", "max(1, N // tile.n)"),
+    "tf32 where ieee was promised": Fault(
+        "plain", 'input_precision="ieee"', 'input_precision="tf32"'
+    ),
+    "result rounded on the way": Fault(
+        "pair", "pre = acc + bias[None, :]", "pre = (acc + bias[None, :]).to(tl.bfloat16).to(tl.float32)"
+    ),
+    "one configuration wrong": Fault(
+        "raced", "offs_n < N", "offs_n < N - (BLOCK_K == 32)", says="tile 16x32x32"
+    ),
+    "alpha in fp32": Fault("double", "alpha: tl.float64", "alpha"),
+    "wrong argument named": Fault(
+        "plain", '"b", b, (', '"a", b, (', says="the message is not 'plain: b must"
+    ),
+    "does not import": Fault("plain", "import torch\n", "import nowhere\n",
+                             "ModuleNotFoundError", "error"),
+    "unknown name in the kernel": Fault("plain", "tl.zeros", "tl.noughts",
+                                        "noughts", "error"),
+    "dies": Fault("plain", "    K, M = check(", "    import os; os.abort()\n    K, M = check(",
+                  "killed by SIGABRT", "crashed"),
+}  # fmt: skip
+
+
+def subject(folder: Path, plan: Plan, edit: Callable[[str], str] = str) -> pool.Subject:
+    """A module of its own folder, with its text edited."""
+    folder.mkdir()
+    path = folder / f"{plan.name}.py"
+    path.write_text(edit(render.module(plan, "spec.yaml")), encoding="utf-8")
+    (folder / "_support.py").write_text(render.support(), encoding="utf-8")
+    return pool.Subject(plan, path, "spec.yaml")
+
+
+def planted(fault: Fault, text: str) -> str:
+    assert fault.before in text, f"{fault.kernel} has no {fault.before!r}:\n{text}"
+    return text.replace(fault.before, fault.after)
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    """Every healthy and every faulty kernel, verified in one run of the pool."""
+    root = tmp_path_factory.mktemp("verify")
+    subjects = {name: subject(root / name, plan) for name, plan in PLANS.items()}
+    for name, fault in FAULTS.items():
+        subjects[name] = subject(
+            root / name.replace(" ", "_"),
+            PLANS[fault.kernel],
+            lambda text, fault=fault: planted(fault, text),
+        )
+    found = pool.run_properties(list(subjects.values()), "cpu", "quick", 7)
+    return dict(zip(subjects, found, strict=True))
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_healthy_kernel_passes(name: str, outcomes: dict[str, Outcome]) -> None:
+    outcome = outcomes[name]
+    assert (outcome.status, outcome.detail) == ("passed", "")
+    assert outcome.examples > 50
+    assert outcome.worst <= 1.01
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_dies(name: str, outcomes: dict[str, Outcome]) -> None:
+    outcome, fault = outcomes[name], FAULTS[name]
+    assert outcome.status == fault.status, outcome
+    assert fault.says in outcome.detail
+    repeat = f"gemmgen verify spec.yaml --only {fault.kernel} --seed 7 --cpu"
+    assert outcome.detail.splitlines()[-1] == repeat
+
+
+def test_a_kernel_that_hangs_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "_EXAMPLE_SECONDS", 4.0)
+    hang = Fault(
+        "plain", "    K, M = check(", "    while True: pass\n    K, M = check("
+    )
+    subjects = [
+        subject(tmp_path / "hang", PLANS["plain"], lambda text: planted(hang, text)),
+        subject(tmp_path / "fine", PLANS["double"]),
+    ]
+    monkeypatch.setattr(pool, "_cores", lambda: 1)
+    done: list[Outcome] = []
+    found = pool.run_properties(subjects, "cpu", "quick", 7, done.append)
+    assert [one.status for one in found] == ["timed out", "passed"]
+    assert "no answer for 4 s" in found[0].detail
+    assert done == found
