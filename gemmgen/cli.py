@@ -109,6 +109,10 @@ def _add_verify(commands: "Commands[argparse.ArgumentParser]") -> None:
     verify.add_argument("--only", metavar="GLOB", help="only kernels of such names")
     verify.add_argument("--seed", type=int, help="repeat the examples of a run")
     verify.add_argument("--cpu", action="store_true", help="interpret even with a GPU")
+    verify.add_argument(
+        "--report", type=Path, metavar="FILE",
+        help="also write a report: .json, .md, or .xml (JUnit)",
+    )  # fmt: skip
     _add_format(verify)
 
 

@@ -5,10 +5,13 @@ Only this module, `cli` and `output` print.
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from gemmgen import api, output
 from gemmgen.description import Description
+from gemmgen.disk import blamed
 from gemmgen.errors import UsageError
 from gemmgen.folder import Change, State
 from gemmgen.starter import STARTER
@@ -109,8 +112,17 @@ def init(options: argparse.Namespace) -> int:
     return 0
 
 
+REPORTS: dict[str, Callable[[Any], str]] = {
+    ".json": lambda result: json.dumps(result.as_json(), indent=2) + "\n",
+    ".md": lambda result: result.as_markdown(),
+    ".xml": lambda result: result.as_junit(),
+}
+
+
 def verify(options: argparse.Namespace) -> int:
-    """Prove the kernels right and print a row a check."""
+    """Prove the kernels right and print a row a kernel."""
+    if options.report and options.report.suffix not in REPORTS:
+        raise UsageError(f"a report is one of {', '.join(REPORTS)}")
     with output.progress("verify", None) as advance:
         result = api.verify(
             options.specs,
@@ -121,6 +133,10 @@ def verify(options: argparse.Namespace) -> int:
             cpu=options.cpu,
             on_done=advance,
         )
+    if options.report:
+        write = REPORTS[options.report.suffix]
+        with blamed("write", options.report):
+            options.report.write_text(write(result), encoding="utf-8")
     if options.format == "json":
         output.emit_json("verify", result.ok, **result.as_json())
     elif options.format == "github":

@@ -23,11 +23,11 @@ class Op:
     the result are `steps`. `torch(torch, *arguments)` is the meaning.
 
     `moved(torch, *arguments, *errors)` bounds the change of the exact result when each
-    argument moves by at most its error; NaN counts as no bound. `rounding(torch, result,
-    *arguments)` bounds the function's own error, beside one underflow, in units of the
-    roundoff u of the arithmetic (2^-24 for fp32): `result` is its largest magnitude,
-    the arguments are those farthest from zero. `rounds_once` says that it is one IEEE
-    operation, hence exact where its result has few enough bits.
+    argument moves by at most its error; NaN counts as no bound. `rounding(torch,
+    result, *arguments)` bounds the function's own error, beside one underflow, in units
+    of the roundoff u of the arithmetic (2^-24 for fp32): `result` is its largest
+    magnitude, the arguments are those farthest from zero. `rounds_once` says that it is
+    one IEEE operation, hence exact where its result has few enough bits.
     """
 
     name: str

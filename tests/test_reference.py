@@ -1,4 +1,4 @@
-"""The oracle and its bound: pinned by hand, and held against fp32 done in other ways."""
+"""The oracle and its bound: pinned by hand, and held against fp32 done otherwise."""
 
 from collections.abc import Sequence
 

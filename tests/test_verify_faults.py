@@ -127,18 +127,24 @@ FAULTS: dict[str, Fault] = {
         "layer", "offset_type(x, w, bias, y)", "tl.int32", says="beyond 2^31"
     ),
     "int32 steps along K": Fault(
-        "plain", "tl.full((), BLOCK_K, INDEX)", "tl.full((), BLOCK_K, tl.int32)",
+        "plain",
+        "tl.full((), BLOCK_K, INDEX)",
+        "tl.full((), BLOCK_K, tl.int32)",
         says="a with elements beyond 2^31",
-    ),  # fmt: skip
+    ),
     "last group of tiles as high as the others": Fault(
         "layer", "min(tiles_m - first_m, GROUP_M)", "GROUP_M"
     ),
-    "grid rounded down": Fault("layer", "triton.cdiv(N, tile.n)", "max(1, N // tile.n)"),
+    "grid rounded down": Fault(
+        "layer", "triton.cdiv(N, tile.n)", "max(1, N // tile.n)"
+    ),
     "tf32 where ieee was promised": Fault(
         "plain", 'input_precision="ieee"', 'input_precision="tf32"'
     ),
     "result rounded on the way": Fault(
-        "pair", "pre = acc + bias[None, :]", "pre = (acc + bias[None, :]).to(tl.bfloat16).to(tl.float32)"
+        "pair",
+        "pre = acc + bias[None, :]",
+        "pre = (acc + bias[None, :]).to(tl.bfloat16).to(tl.float32)",
     ),
     "one configuration wrong": Fault(
         "raced", "offs_n < N", "offs_n < N - (BLOCK_K == 32)", says="tile 16x32x32"
@@ -147,13 +153,20 @@ FAULTS: dict[str, Fault] = {
     "wrong argument named": Fault(
         "plain", '"b", b, (', '"a", b, (', says="the message is not 'plain: b must"
     ),
-    "does not import": Fault("plain", "import torch\n", "import nowhere\n",
-                             "ModuleNotFoundError", "error"),
-    "unknown name in the kernel": Fault("plain", "tl.zeros", "tl.noughts",
-                                        "noughts", "error"),
-    "dies": Fault("plain", "    K, M = check(", "    import os; os.abort()\n    K, M = check(",
-                  "killed by SIGABRT", "crashed"),
-}  # fmt: skip
+    "does not import": Fault(
+        "plain", "import torch\n", "import nowhere\n", "ModuleNotFoundError", "error"
+    ),
+    "unknown name in the kernel": Fault(
+        "plain", "tl.zeros", "tl.noughts", "noughts", "error"
+    ),
+    "dies": Fault(
+        "plain",
+        "    K, M = check(",
+        "    __import__('os').abort()\n    K, M = check(",
+        "killed by SIGABRT",
+        "crashed",
+    ),
+}
 
 
 def subject(folder: Path, plan: Plan, edit: Callable[[str], str] = str) -> pool.Subject:

@@ -64,7 +64,7 @@ def nudged(values, ulps):
 
 
 class FakeTriton:
-    """`triton.language` as far as the table uses it, at its worst permitted accuracy."""
+    """`triton.language` as far as the table uses it, no better than it must be."""
 
     class PropagateNan:
         ALL = "all"
@@ -180,7 +180,7 @@ def test_moved_covers_arguments_with_errors(row: Op, seed: int, size: float) -> 
 
 @pytest.mark.parametrize("row", OPS.values(), ids=lambda row: row.name)
 def test_kernel_text_and_row_mean_torchs_function(row: Op) -> None:
-    values = np.array(SPECIALS + [0.3, -7.5, 25.0, -25.0], dtype=np.float32)
+    values = np.array([*SPECIALS, 0.3, -7.5, 25.0, -25.0], dtype=np.float32)
     grids = np.meshgrid(*[values] * len(row.parameters))
     arguments = [one.ravel() for one in grids]
     if row.name == "leaky_relu":

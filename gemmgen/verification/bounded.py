@@ -29,12 +29,12 @@ class Arithmetic:
     @property
     def smallest(self) -> float:
         """The least normal number: what is lost when subnormals are flushed."""
-        return torch.finfo(self.dtype).tiny
+        return float(torch.finfo(self.dtype).tiny)
 
     @property
     def largest(self) -> float:
         """The largest finite number."""
-        return torch.finfo(self.dtype).max
+        return float(torch.finfo(self.dtype).max)
 
 
 ARITHMETIC = {
@@ -156,7 +156,7 @@ def _all(conditions: Iterable[Tensor]) -> Tensor:
 
 
 _Ruled = tuple[Tensor, Tensor, Tensor]
-"""A value, how far it moves with its arguments, and where it is certain if no number."""
+"""A value, how far its arguments move it, and where it is certain if not finite."""
 
 
 def _sum(x: Bounded, y: Bounded) -> _Ruled:

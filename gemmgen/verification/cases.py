@@ -151,7 +151,7 @@ def _aligned(size: int, aligned: bool) -> int:
 
 
 def _rows(plan: Plan, m: int) -> strategies.SearchStrategy[tuple[int, ...]]:
-    """M as the launcher may get it: one size, or leading sizes of about that product."""
+    """M as the launcher may get it: one size, or leading sizes of about M rows."""
     if not OPERATIONS[plan.op].leading:
         return strategies.just((m,))
     shapes = [(m,), (), (2, m // 2), (3, m // 3), (2, 1, m // 2)]

@@ -35,7 +35,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The largest error of a call in parts of the bound, and what is wrong, if it is."""
+    """The largest error of a call in parts of the bound, and what is wrong, if any."""
 
     worst: float
     fault: str = ""

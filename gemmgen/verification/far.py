@@ -75,7 +75,7 @@ def _far(plan: Plan, case: Case, name: str, axis: int, device: torch.device) -> 
 
 
 def _spread(tensor: Tensor, axis: int) -> Tensor:
-    """The same values, the last along an axis more than 2^31 elements from the first."""
+    """The same values, the last of an axis over 2^31 elements from the first."""
     stride = _LIMIT // (tensor.shape[axis] - 1) + 8
     storage = _storage(_LIMIT + _SPARE, tensor.dtype, tensor.device)
     strides = [1] * tensor.dim()

@@ -27,6 +27,9 @@ from gemmgen.verification.worker import NO_DEVICE, job
 _EXAMPLE_SECONDS = 180.0
 """Without a sign of life for so long a process hangs; compiling a kernel is shorter."""
 
+_MOST_ON_A_GPU = 6
+"""Operands with elements beyond 2^31 take up to 17 GB in each process."""
+
 # -I: neither the working folder nor the environment may add modules.
 _START = [
     sys.executable,
@@ -121,9 +124,9 @@ def _run_all(
 
 
 def _slots(device: str) -> list[dict[str, str]]:
-    """The environment of each process that may run at once: one a core, or a GPU.
+    """The environment of each process that may run at once: one a core, some a GPU.
 
-    One a GPU only, for a hanging kernel would hold up its neighbours.
+    A process on a GPU mostly waits for the compiler, so several share it.
     """
     if device == NO_DEVICE:
         return [{"TRITON_INTERPRET": "0"}] * _cores()
@@ -135,9 +138,10 @@ def _slots(device: str) -> list[dict[str, str]]:
     count = max(1, torch.cuda.device_count())
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     names = visible.split(",") if visible else [str(index) for index in range(count)]
+    share = max(1, min(_MOST_ON_A_GPU, _cores() // count))
     return [
         {"TRITON_INTERPRET": "0", "CUDA_VISIBLE_DEVICES": name}
-        for name in names[:count]
+        for name in names[:count] * share
     ]
 
 

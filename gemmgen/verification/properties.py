@@ -117,8 +117,8 @@ class Trial:
             for far in far_calls(self.plan, variant.block, self.device):
                 self.attempt(str(far), lambda far=far: self.far(far.call, variant))  # type: ignore[misc]
                 self.examples += 1
-        except torch.OutOfMemoryError:
-            return  # a small GPU cannot hold such tensors
+        except (torch.OutOfMemoryError, OSError):
+            return  # a small GPU, or a process so limited, cannot hold such tensors
 
     def far(self, call: Call, variant: Variant) -> None:
         """One call with large offsets."""

@@ -1,10 +1,12 @@
 """What a verification came to: outcomes with the environment, as text or JSON."""
 
 import platform
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from gemmgen.output import table
 from gemmgen.verification.outcome import Outcome
@@ -55,11 +57,23 @@ class Verification:
         verdict = f"{failed} of {kernels} kernels failed" if failed else "all passed"
         return f"{kernels} kernels, {verdict}, {self.seconds:.0f} s ({facts})"
 
+    def as_junit(self) -> str:
+        """The run as JUnit XML, a test case a check."""
+        suite = Element("testsuite", name="gemmgen verify")
+        suite.set("tests", str(len(self.outcomes)))
+        suite.set("time", f"{self.seconds:.3f}")
+        suite.extend(_junit_case(one) for one in self.outcomes)
+        indent(suite)
+        return tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
     def as_markdown(self) -> str:
         """The table for a report that is kept."""
         facts = ", ".join(f"{key} {value}" for key, value in self.environment.items())
+        examples = sum(
+            one.examples for one in self.outcomes if one.check == "properties"
+        )
         lines = [
-            facts,
+            f"{facts}; {examples} examples, {len(self.failures)} failures",
             "",
             "| kernel | check | device | status | examples | worst error / bound | s |",
             "| --- | --- | --- | --- | --- | --- | --- |",
@@ -71,6 +85,16 @@ class Verification:
             for one in self.outcomes
         ]
         return "\n".join(lines) + "\n"
+
+
+def _junit_case(outcome: Outcome) -> Element:
+    """One check as a test case; what crashed or hung is an error, no failure."""
+    case = Element("testcase", name=outcome.check, classname=outcome.kernel)
+    case.set("time", f"{outcome.seconds:.3f}")
+    if not outcome.ok:
+        kind = "failure" if outcome.status == "failed" else "error"
+        SubElement(case, kind, message=outcome.status).text = outcome.detail
+    return case
 
 
 def _row(kernel: str, outcomes: Sequence[Outcome]) -> dict[str, str]:
@@ -94,6 +118,7 @@ def _cell(outcome: Outcome) -> str:
 def environment(device: str) -> dict[str, str]:
     """What the outcomes hold for; asks torch only for the name of a GPU."""
     facts = {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "device": device,
         "python": platform.python_version(),
         **{name: version(name) for name in ("torch", "triton", "numpy", "hypothesis")},

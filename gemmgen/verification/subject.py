@@ -1,4 +1,4 @@
-"""The kernel under test: its module, imported from its file, and the tiles it can use."""
+"""The kernel under test: its module, imported from its file, and its tiles."""
 
 import importlib
 import itertools
@@ -71,7 +71,7 @@ def _architecture(device: torch.device) -> int | None:
     if device.type != "cuda":
         return None
     major, minor = torch.cuda.get_device_capability(device)
-    return 10 * major + minor
+    return int(10 * major + minor)
 
 
 def _tabled(table: Any, architecture: int | None) -> list[Variant]:

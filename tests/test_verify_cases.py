@@ -1,0 +1,151 @@
+"""Views, data and drawn cases: what they promise to the checks that use them."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gemmgen.plan import Plan, plans
+from gemmgen.spec import parse
+from gemmgen.verification.cases import (
+    Case,
+    compiled_cases,
+    described,
+    input_tensors,
+    interpreted_cases,
+)
+from gemmgen.verification.comparison import Block
+from gemmgen.verification.data import KINDS, Source
+from gemmgen.verification.examples import framed_inputs, input_shapes
+from gemmgen.verification.far import far_calls
+from gemmgen.verification.fixed import fixed_cases
+from gemmgen.verification.reference import product
+from gemmgen.verification.views import FOR_OUTPUTS, VIEWS, framed_input, framed_output
+
+SPEC = """
+gemmgen: 1
+kernels:
+  - name: layer
+    op: linear
+    dtype: {dtype}
+    epilogue: alpha[] * acc + bias[n] * scale[m]
+    tiles: {{m: 16, n: 32, k: 16}}
+"""
+BLOCK = Block(16, 32, 16)
+
+
+def layer(dtype: str = "fp16") -> Plan:
+    (plan,) = plans(parse(SPEC.format(dtype=dtype).encode(), "spec.yaml"))
+    return plan
+
+
+shapes = st.lists(st.integers(0, 5), max_size=3).map(tuple)
+
+
+@pytest.mark.parametrize("view", VIEWS.values(), ids=lambda view: view.name)
+@settings(deadline=None)
+@given(shape=shapes)
+def test_a_view_holds_its_data_and_nan_surrounds_it(view, shape) -> None:
+    counted = iter(range(10**6))
+
+    def fill(stored):
+        numbers = [next(counted) for _ in range(torch.Size(stored).numel())]
+        return torch.tensor(numbers, dtype=torch.float64).reshape(stored)
+
+    framed = framed_input(view, shape, torch.float32, fill)
+    assert framed.view.shape == torch.Size(shape)
+    assert not framed.view.isnan().any()
+    distinct = framed.view.unique().numel()
+    assert (~framed.buffer.isnan()).sum() == distinct
+    if not view.shared:
+        assert distinct == framed.view.numel()
+
+
+@pytest.mark.parametrize("name", FOR_OUTPUTS)
+def test_a_frame_shows_what_is_written_outside(name: str) -> None:
+    framed = framed_output(VIEWS[name], (3, 4), torch.float16, torch.device("cpu"))
+    assert framed.view.isnan().all()
+    framed.view.fill_(7)
+    assert framed.frame_is_intact()
+    before = framed.view.storage_offset() - 1
+    framed.buffer[before] = torch.nan
+    assert not framed.frame_is_intact()
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16", "fp32", "fp64"])
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=10, deadline=None)
+@given(k=st.integers(1, 200), seed=st.integers(0, 2**32 - 1))
+def test_data_is_what_its_kind_says(dtype: str, kind: str, k: int, seed: int) -> None:
+    plan = layer(dtype)
+    source = Source(plan, k, True, torch.Generator().manual_seed(seed))
+    a, b = KINDS[kind](source, (5, k)), KINDS[kind](source, (k, 4))
+    stored = {"fp16": torch.float16, "bf16": torch.bfloat16}.get(dtype, torch.float64)
+    assert torch.isfinite(a.to(stored)).all() == (kind != "special")
+    if kind in ("narrow", "wide"):
+        assert torch.equal(a.to(stored).double(), a)
+        assert (product(plan, a, b).error == 0).all()
+
+
+@settings(max_examples=200, deadline=None)
+@given(interpreted_cases(layer(), BLOCK))
+def test_interpreted_cases_are_small_and_whole(case: Case) -> None:
+    tiles = -(-case.m // BLOCK.m) * -(-case.n // BLOCK.n)
+    assert tiles <= 4
+    assert tiles * -(-case.k // BLOCK.k) <= 13
+    assert len(case.views) == 5
+    assert VIEWS[case.views[-1]].shared == ""
+    assert len(case.numbers) == 1
+    shape = input_shapes(layer(), case)
+    assert shape["scale"] == case.rows
+    assert shape["x"] == (*case.rows, case.k)
+
+
+@settings(max_examples=200, deadline=None)
+@given(compiled_cases(layer(), BLOCK))
+def test_compiled_cases_are_aligned_or_are_not(case: Case) -> None:
+    multiples = {size % 16 == 0 for size in (case.n, case.k) if size}
+    assert len(multiples) <= 1
+    assert len(set(case.views[:4])) == 1
+
+
+def test_a_case_makes_the_same_tensors_every_time() -> None:
+    case = Case((3,), 4, 5, "normal", ("padded",), (2.0,), seed=9)
+    one, two = (framed_inputs(layer(), case, torch.device("cpu")) for _ in range(2))
+    assert all(torch.equal(one[name].view, two[name].view) for name in one)
+    assert not torch.equal(one["x"].view[0, :4], one["w"].view[0, :4])
+
+
+def test_a_case_is_described_in_a_line() -> None:
+    case = Case((2, 3), 4, 5, "wide", ("padded", "contiguous", "sliced"), (2.0,), 9)
+    assert input_tensors(layer()) == ["x", "w", "bias", "scale"]
+    assert described(layer(), case) == (
+        "M=2x3 N=4 K=5, x padded, bias sliced, alpha=2.0, wide data, seed 9, out given"
+    )
+
+
+def test_fixed_cases_hold_every_known_trap() -> None:
+    cases = list(fixed_cases(layer(), BLOCK))
+    sizes = {(case.m, case.n, case.k) for case in cases}
+    assert {(5, 7, 0), (0, 7, 5), (5, 0, 3), (1, 1, 1), (17, 33, 17)} <= sizes
+    assert any(case.m > 8 * BLOCK.m for case in cases)
+    assert any("rows shared" in case.views for case in cases)
+
+
+def test_far_calls_pass_every_axis_of_every_tensor() -> None:
+    seen = set()
+    for far in far_calls(layer(), BLOCK, torch.device("cpu")):
+        seen.add((far.name, far.axis, far.case.k))
+        tensors = [*far.call.tensors.values(), *(far.call.outputs or [])]
+        last = [
+            sum((n - 1) * s for n, s in zip(one.shape, one.stride(), strict=True))
+            for one in tensors
+        ]
+        assert sum(offset >= 2**31 for offset in last) == 1
+    matrices = {(name, axis, 3) for name in ("x", "w", "y") for axis in (0, 1)}
+    assert seen == matrices | {
+        ("bias", 0, 3),
+        ("scale", 0, 3),
+        ("x", 1, 17),
+        ("w", 1, 17),
+    }

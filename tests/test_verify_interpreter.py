@@ -1,0 +1,134 @@
+"""The mended interpreter computes as a GPU does, and its memory check is exact."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import triton.language as tl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from triton.runtime.interpreter import TensorHandle
+
+from gemmgen.verification import interpreter
+from gemmgen.verification.memory import Memory, OutOfBounds
+
+KERNEL = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from gemmgen.verification import interpreter
+interpreter.mend()
+import numpy, torch, triton, triton.language as tl
+
+@triton.autotune([triton.Config({"SIZE": 16}, num_warps=4)], key=[])
+@triton.jit
+def kernel(a, b, c, count, factor: tl.float64, SIZE: tl.constexpr):
+    i = tl.arange(0, SIZE)
+    at = i[:, None] * SIZE + i[None, :]
+    acc = tl.zeros((SIZE, SIZE), dtype=tl.float32)
+    for _ in range(0, count):  # takes __index__ of a tensor, which NumPy 2.4 broke
+        acc = tl.dot(tl.load(a + at), tl.load(b + at), acc)
+    kept = tl.maximum(acc, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    dropped = tl.maximum(acc, 0.0)
+    tl.store(c + at, kept.to(tl.bfloat16))
+    tl.store(c + 256 + at, dropped.to(tl.bfloat16))
+    tl.store(c + 512 + at, (factor + tl.zeros((16, 16), tl.float64) - 0.1) * 2**60)
+
+torch.manual_seed(0)
+a, b = torch.randn(2, 16, 16).bfloat16()
+a[0, 0] = torch.nan
+c = torch.zeros(3, 16, 16, dtype=torch.bfloat16)
+kernel[lambda meta: (1,)](a, b, c, 3, 0.1)
+product = (3 * (a.double() @ b.double())).float()
+assert torch.equal(c[0][1:], product.relu().bfloat16()[1:])
+assert c[0][0].isnan().all() and (c[1][0] == 0).all()
+assert (c[2] == 0).all(), "a float64 argument is not rounded to fp32"
+print("fine", numpy.__version__)
+"""
+
+
+def converted(values: np.ndarray, source: tl.dtype, target: tl.dtype) -> torch.Tensor:
+    data = interpreter._cast(None, TensorHandle(values, source), target).data
+    if target == tl.bfloat16:
+        return torch.from_numpy(data.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(data)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_casts_round_as_torch_does(seed: int) -> None:
+    bits = np.random.default_rng(seed).integers(0, 2**32, 2000, dtype=np.uint32)
+    ties = bits & 0xFFFF8000 | 0x8000
+    for values in (bits.view(np.float32), ties.view(np.float32)):
+        with np.errstate(all="ignore"):
+            for target, dtype in ((tl.bfloat16, torch.bfloat16),
+                                  (tl.float16, torch.float16)):  # fmt: skip
+                got = converted(values, tl.float32, target)
+                want = torch.from_numpy(values).to(dtype)
+                torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
+def test_bf16_widens_to_its_value() -> None:
+    values = torch.tensor([1.5, -0.0, torch.inf, 1e-40, -3e38]).bfloat16()
+    data = values.view(torch.int16).numpy().view(np.uint16)
+    assert torch.equal(converted(data, tl.bfloat16, tl.float32), values.float())
+
+
+def run_kernel(tmp_path: Path, **environment: str) -> str:
+    script = tmp_path / "kernel.py"
+    script.write_text(KERNEL)
+    root = str(Path(__file__).resolve().parent.parent)
+    done = subprocess.run(
+        [sys.executable, str(script), root],
+        env={**os.environ, "TRITON_INTERPRET": "1", **environment},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_kernel_runs_as_on_a_gpu(tmp_path: Path) -> None:
+    assert run_kernel(tmp_path).startswith("fine")
+
+
+def check(tensor: torch.Tensor, elements: list[int], mask: bool = True) -> None:
+    width = tensor.element_size()
+    addresses = tensor.data_ptr() + np.array(elements, dtype=np.int64) * width
+    memory = Memory([tensor])
+    memory.check("load", addresses.astype(np.uint64), np.array([mask]), width)
+
+
+def test_every_element_of_a_view_may_be_touched_and_nothing_else() -> None:
+    view = torch.zeros(100)[10:].as_strided((3, 2), (20, 3))
+    check(view, [0, 3, 20, 23, 40, 43])
+    for outside in (-1, 1, 4, 43 + 1, 60, 2**31):
+        with pytest.raises(OutOfBounds, match="load outside every argument"):
+            check(view, [0, outside])
+    check(view, [-1, 60], mask=False)
+
+
+def test_between_two_elements_is_outside() -> None:
+    tensor = torch.zeros(8)
+    memory = Memory([tensor])
+    odd = np.array([tensor.data_ptr() + 2], dtype=np.uint64)
+    with pytest.raises(OutOfBounds):
+        memory.check("store", odd, np.array([True]), 4)
+    with pytest.raises(OutOfBounds, match="a width that no argument has"):
+        memory.check("store", odd, np.array([True]), 8)
+
+
+def test_views_with_far_elements_are_checked_too() -> None:
+    far = torch.empty(2**27, dtype=torch.int8).as_strided((3, 2), (2**25, 7))
+    check(far, [0, 7, 2**25, 2**26 + 7])
+    with pytest.raises(OutOfBounds):
+        check(far, [2**25 + 1])
+
+
+def test_nothing_may_be_touched_of_an_empty_tensor() -> None:
+    with pytest.raises(OutOfBounds):
+        check(torch.zeros(0, 5), [0])
+    check(torch.zeros(3).expand(4, 3), [0, 1, 2])
