@@ -5,6 +5,7 @@ Only this module, `cli` and `output` print.
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from gemmgen import api, output
 from gemmgen.description import Description
 from gemmgen.disk import blamed
 from gemmgen.errors import UsageError
-from gemmgen.folder import Change, State
+from gemmgen.folder import Change, Refused, State
 from gemmgen.starter import STARTER
 
 
@@ -23,9 +24,7 @@ def build(options: argparse.Namespace) -> int:
         if options.check or options.diff:
             report = api.check(options.specs, options.out, on_done=advance)
         else:
-            report = api.build(
-                options.specs, options.out, force=options.force, on_done=advance
-            )
+            report = _build(options, advance)
     writes = not (options.check or options.diff)
     if options.format == "json":
         rows = [{"file": one.name, "state": one.state.value} for one in report.changes]
@@ -42,6 +41,19 @@ def build(options: argparse.Namespace) -> int:
             print(f"{report.folder / change.name}: {_sentence(change, writes)}")
         print(_summary(report, writes))
     return 0 if writes or report.clean else 1
+
+
+def _build(options: argparse.Namespace, advance: Callable[[str], None]) -> api.Report:
+    """Build; a refusal shows on stderr what it would have overwritten."""
+    try:
+        return api.build(
+            options.specs, options.out, force=options.force, on_done=advance
+        )
+    except Refused as refused:
+        if options.format == "text":
+            diffs = (change.diff() for change in refused.changes)
+            print("".join(diffs), end="", file=sys.stderr)
+        raise
 
 
 _WRITTEN = {
@@ -74,7 +86,7 @@ def list(options: argparse.Namespace) -> int:
             "layout": text.plan.layout,
             "dtype": text.types,
             "epilogue": text.epilogue_in_spec,
-            "tiles": text.plan.tiles_text,
+            "tiles": _short(text.plan.tiles_text, options.format),
         }
         for text in map(Description, api.kernels(options.specs))
     ]
@@ -83,6 +95,12 @@ def list(options: argparse.Namespace) -> int:
     else:
         print(output.table(rows))
     return 0
+
+
+def _short(tiles: str, form: str) -> str:
+    """One tile in full; a list by its length, but for programs."""
+    count = tiles.count("{")
+    return tiles if form == "json" or count < 2 else f"{count} tiles"
 
 
 def show(options: argparse.Namespace) -> int:

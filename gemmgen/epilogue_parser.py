@@ -18,17 +18,13 @@ MAX_CHARACTERS = 4096
 MAX_DEPTH = 32
 FUNCTIONS = (*OPS, "where")
 
-_OPERATORS: dict[type[ast.operator] | type[ast.cmpop], str] = {
-    ast.Add: "+",
-    ast.Sub: "-",
-    ast.Mult: "*",
-    ast.Div: "/",
-    ast.Lt: "<",
-    ast.LtE: "<=",
-    ast.Gt: ">",
-    ast.GtE: ">=",
-    ast.Eq: "==",
-    ast.NotEq: "!=",
+_OPERATORS: dict[type[ast.operator], str] = {
+    **{ast.Add: "+", ast.Sub: "-"},
+    **{ast.Mult: "*", ast.Div: "/"},
+}
+_COMPARISONS: dict[type[ast.cmpop], str] = {
+    **{ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">"},
+    **{ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="},
 }
 
 # Names that a generated kernel or launcher uses for itself.
@@ -294,7 +290,7 @@ class _Parser:
             raise self.fail(
                 node, "where(…) needs one comparison first, such as acc > 0"
             )
-        op = _OPERATORS.get(type(node.ops[0]))
+        op = _COMPARISONS.get(type(node.ops[0]))
         if op is None:
             raise self.fail(node, "comparisons are < <= > >= == !=")
         left, left_axes = self.node(node.left, depth)

@@ -1,5 +1,7 @@
 """The epilogue language: what is read, what is refused, and where."""
 
+import sys
+
 import pytest
 
 from gemmgen.epilogue import AXES, Operand
@@ -101,7 +103,8 @@ def test_every_function_is_read(name: str) -> None:
         ("ａcc + acc", 1, "ASCII"),
         ("acc # comment", 5, "cannot hold"),
         ("acc\r\n", 4, "ASCII"),
-        ("-" * 3000 + "acc", 1, "nests"),
+        # Python 3.10 reads so many signs, and the depth of the tree stops at the 33rd.
+        ("-" * 3000 + "acc", 1 if sys.version_info >= (3, 11) else 34, "nests"),
         ("(" * 300 + "acc" + ")" * 300, 201, "parentheses"),
         ("+".join(["acc"] * 100), 1, "nests"),
         ("acc + " * 2000 + "acc", 1, "at most 4096"),

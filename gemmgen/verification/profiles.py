@@ -7,17 +7,23 @@ from dataclasses import dataclass
 class Profile:
     """How much is tried: drawn examples for each tile, and seconds for a kernel.
 
-    A `fixed_seed` draws the same examples in every run that names no other.
+    A kernel of few tiles has `least` examples all the same. A `fixed_seed` draws the
+    same examples in every run that names no other.
     """
 
     examples: int
+    least: int
     seconds: float
     fixed_seed: bool = False
     climbs: bool = False
 
+    def examples_of(self, tiles: int) -> int:
+        """The examples for each of so many tiles."""
+        return max(self.examples, -(-self.least // tiles))
+
 
 PROFILES = {
-    "quick": Profile(20, 600),
-    "ci": Profile(100, 1800, fixed_seed=True),
-    "deep": Profile(2000, 4 * 3600, climbs=True),
+    "quick": Profile(20, 40, 600),
+    "ci": Profile(100, 200, 1800, fixed_seed=True),
+    "deep": Profile(2000, 4000, 4 * 3600, climbs=True),
 }

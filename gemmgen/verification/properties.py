@@ -74,7 +74,9 @@ class Trial:
                 # In the interpreter tiles differ by their sizes alone.
                 if position == 0 or self.device.type == "cuda":
                     self.fixed(variant)
-                self.drawn(variant, profile, number + position)
+                self.drawn(
+                    variant, profile, profile.examples_of(len(found)), number + position
+                )
         self.unforced(found[0])
 
     def attempt(self, name: str, action: Callable[[], Any]) -> Any:
@@ -135,7 +137,9 @@ class Trial:
         )  # fmt: skip
         self.case(case, variant)
 
-    def drawn(self, variant: Variant, profile: Profile, number: int) -> None:
+    def drawn(
+        self, variant: Variant, profile: Profile, examples: int, number: int
+    ) -> None:
         """The examples that Hypothesis draws for one tile."""
         phases = [Phase.generate, Phase.shrink]
         phases += [Phase.target] if profile.climbs else []
@@ -143,7 +147,7 @@ class Trial:
         shrinking = _Shrinking()
 
         @settings(
-            max_examples=profile.examples,
+            max_examples=examples,
             deadline=None,
             database=None,
             phases=phases,
