@@ -10,6 +10,7 @@ import argparse
 import json
 import statistics
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -170,6 +171,7 @@ def measure(name: str, ours: Call, theirs: Call, rounds: int) -> dict[str, objec
 def environment() -> dict[str, str]:
     """What the figures hold for."""
     return {
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
         "gpu": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "triton": triton.__version__,
@@ -180,6 +182,10 @@ def environment() -> dict[str, str]:
 def markdown(rows: list[dict[str, object]], facts: dict[str, str]) -> str:
     """The table, with what made it."""
     lines = [
+        "Made by `python benchmarks/seeds.py`: one process, interleaved rounds, L2",
+        "flushed before every call, random data, medians. The ratio is torch's time",
+        "over ours: above 1 ours is faster.",
+        "",
         f"gemm: {SIZE}³, linear: {' x '.join(map(str, LINEAR))} (M x N x K); "
         + ", ".join(f"{key} {value}" for key, value in facts.items()),
         "",
