@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gemmgen.api import (
         build,
         check,
+        explain_error,
         json_schema,
         kernels,
         outputs,
@@ -23,6 +24,7 @@ __all__ = [
     "__version__",
     "build",
     "check",
+    "explain_error",
     "json_schema",
     "kernels",
     "outputs",

@@ -17,6 +17,7 @@ from gemmgen.errors import EnvironmentMissing, UsageError, nearest, quoted
 from gemmgen.plan import Plan, load
 
 if TYPE_CHECKING:
+    from gemmgen.verification.explanation import Explanation
     from gemmgen.verification.report import Verification
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Report",
     "build",
     "check",
+    "explain_error",
     "json_schema",
     "kernels",
     "outputs",
@@ -76,28 +78,59 @@ def verify(
     only: str | None = None,
     seed: int | None = None,
     cpu: bool = False,
+    self_test: bool = False,
+    sanitize: bool = False,
     on_done: Callable[[str], object] | None = None,
 ) -> "Verification":
     """Drift, compilation for every target, and properties against torch.
 
     The properties run on the GPU, or in Triton's interpreter if there is none or `cpu`
-    asks for it. `only` is a pattern of kernel names, `on_done` is told each check as it
-    ends. Raises `EnvironmentMissing` without torch, triton and hypothesis.
+    asks for it; with `self_test` mutants of every kernel must fail them. With
+    `sanitize`, kernels run under compute-sanitizer instead. `only` is a pattern of
+    kernel names, `on_done` is told each check as it ends. Raises `EnvironmentMissing`
+    without torch, triton and hypothesis, or what `sanitize` needs.
     """
-    missing = [
-        package
-        for package in ("torch", "triton", "hypothesis", "numpy")
-        if importlib.util.find_spec(package) is None
-    ]
-    if missing:
-        raise EnvironmentMissing(
-            f"verify needs {', '.join(missing)}: pip install 'gemmgen[gpu]'"
-        )
+    _need("verify", "torch", "triton", "hypothesis", "numpy")
     from gemmgen import verification
 
     return verification.verify(
-        specs, out, profile=profile, only=only, seed=seed, cpu=cpu, on_done=on_done
+        specs,
+        out,
+        profile=profile,
+        only=only,
+        seed=seed,
+        cpu=cpu,
+        self_test=self_test,
+        sanitize=sanitize,
+        on_done=on_done,
     )
+
+
+def explain_error(
+    spec: Path, name: str, shape: tuple[int, int, int] | None = None
+) -> "Explanation":
+    """How far the results of one kernel may be from float64, and why.
+
+    With a shape (M, N, K) also the size of the bound for normal data, for which it
+    raises `EnvironmentMissing` without torch.
+    """
+    from gemmgen.verification.explanation import explain
+
+    explanation = explain(plan := _named(spec, name))
+    if shape is None:
+        return explanation
+    _need("explain --shape", "torch", "hypothesis")
+    from gemmgen.verification import sizes
+
+    return explanation.sized(sizes.described(*shape), sizes.sizes(plan, *shape))
+
+
+def _need(what: str, *packages: str) -> None:
+    missing = [one for one in packages if importlib.util.find_spec(one) is None]
+    if missing:
+        raise EnvironmentMissing(
+            f"{what} needs {', '.join(missing)}: pip install 'gemmgen[gpu]'"
+        )
 
 
 def _load(spec: Path) -> tuple[Plan, ...]:

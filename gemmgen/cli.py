@@ -109,6 +109,15 @@ def _add_verify(commands: "Commands[argparse.ArgumentParser]") -> None:
     verify.add_argument("--only", metavar="GLOB", help="only kernels of such names")
     verify.add_argument("--seed", type=int, help="repeat the examples of a run")
     verify.add_argument("--cpu", action="store_true", help="interpret even with a GPU")
+    mode = verify.add_mutually_exclusive_group()
+    mode.add_argument(
+        "--self-test", action="store_true",
+        help="also verify mutants of every kernel, all of which must fail",
+    )  # fmt: skip
+    mode.add_argument(
+        "--sanitize", action="store_true",
+        help="instead run edge shapes on a GPU under compute-sanitizer",
+    )  # fmt: skip
     verify.add_argument(
         "--report", type=Path, metavar="FILE",
         help="also write a report: .json, .md, or .xml (JUnit)",
@@ -124,11 +133,37 @@ def _add_reading(commands: "Commands[argparse.ArgumentParser]") -> None:
     show.add_argument("spec", type=Path, metavar="SPEC")
     show.add_argument("name", metavar="NAME")
     show.add_argument("--stage", choices=STAGES, default="source")
+    _add_explain(commands)
     commands.add_parser("schema", help="the JSON Schema of a spec, for editors")
     init = commands.add_parser("init", help="write a commented starter spec")
     init.add_argument(
         "file", nargs="?", type=Path, default=Path("spec.yaml"), metavar="FILE"
     )
+
+
+def _add_explain(commands: "Commands[argparse.ArgumentParser]") -> None:
+    explain = commands.add_parser("explain", help="why a kernel is as it is")
+    explain.add_argument("spec", type=Path, metavar="SPEC")
+    explain.add_argument("name", metavar="NAME")
+    explain.add_argument(
+        "--error", action="store_true", help="how far results may be from float64"
+    )
+    explain.add_argument(
+        "--shape", type=_shape, metavar="MxNxK",
+        help="also the size of the bound for normal data",
+    )  # fmt: skip
+    explain.add_argument("--format", choices=FORMATS[:2], default="text")
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    """`4096x4096x512`, all at least 1."""
+    try:
+        m, n, k = (int(size) for size in text.split("x"))
+    except ValueError:
+        raise argparse.ArgumentTypeError("must be like 512x512x4096") from None
+    if min(m, n, k) < 1:
+        raise argparse.ArgumentTypeError("each size must be at least 1")
+    return m, n, k
 
 
 def _add_specs(parser: argparse.ArgumentParser) -> None:

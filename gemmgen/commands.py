@@ -13,7 +13,7 @@ from typing import Any
 from gemmgen import api, output
 from gemmgen.description import Description
 from gemmgen.disk import blamed
-from gemmgen.errors import UsageError
+from gemmgen.errors import UsageError, not_built
 from gemmgen.folder import Change, Refused, State
 from gemmgen.starter import STARTER
 
@@ -110,6 +110,18 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
+def explain(options: argparse.Namespace) -> int:
+    """The error argument of one kernel."""
+    if not options.error:
+        raise UsageError(not_built("explain without --error"))
+    told = api.explain_error(options.spec, options.name, options.shape)
+    if options.format == "json":
+        output.emit_json("explain", True, **told.as_json())
+    else:
+        print(told.as_text())
+    return 0
+
+
 def schema(options: argparse.Namespace) -> int:
     """The JSON Schema."""
     print(json.dumps(api.json_schema(), indent=2))
@@ -149,6 +161,8 @@ def verify(options: argparse.Namespace) -> int:
             only=options.only,
             seed=options.seed,
             cpu=options.cpu,
+            self_test=options.self_test,
+            sanitize=options.sanitize,
             on_done=advance,
         )
     if options.report:

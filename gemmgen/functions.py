@@ -6,10 +6,22 @@ error of its arguments can move its result. Nothing here imports torch.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-Tensor = Any
-"""A float64 torch tensor; torch is handed in, never imported here."""
+from gemmgen.error_rules import (
+    LARGEST,
+    NONE,
+    Rule,
+    Tensor,
+    beside_argument,
+    beside_one,
+    fading,
+    jumping,
+    lipschitz,
+    relative,
+    through_exp,
+    through_small_exp,
+    where_positive,
+)
 
 NAN = "propagate_nan=tl.PropagateNan.ALL"
 
@@ -35,8 +47,8 @@ class Op:
     doc: str
     triton: str
     torch: Callable[..., Tensor]
-    moved: Callable[..., Tensor]
-    rounding: Callable[..., Tensor]
+    moved: Rule
+    rounding: Rule
     steps: tuple[str, ...] = ()
     rounds_once: bool = False
 
@@ -51,110 +63,57 @@ class Op:
         return self.triton if self.in_place else self.name
 
 
-def _lipschitz(constant: float) -> Callable[..., Tensor]:
-    return lambda torch, x, dx: constant * dx
-
-
-def _largest(torch: Any, *values: Tensor) -> Tensor:
-    """The largest error: of functions that return one of their arguments."""
-    errors = values[len(values) // 2 :]
-    result = errors[0]
-    for error in errors[1:]:
-        result = torch.maximum(result, error)
-    return result
-
-
-def _none(torch: Any, result: Tensor, *arguments: Tensor) -> Tensor:
-    return torch.zeros_like(result)
-
-
-def _relative(units: float) -> Callable[..., Tensor]:
-    return lambda torch, result, *arguments: units * result.abs()
-
-
-def _through_exp(torch: Any, result: Tensor, x: Tensor) -> Tensor:
-    """exp is taken as 2^(x log2 e) in one rounding, so its error grows with |x|."""
-    return (8.0 + 2.0 * x.abs()) * result.abs()
-
-
-def _through_small_exp(torch: Any, result: Tensor, x: Tensor) -> Tensor:
-    """Of 1 / (1 + exp(-x)): for positive x the error of exp fades against the 1."""
-    return (16.0 + 2.0 * torch.relu(-x)) * result.abs()
-
-
-def _silu_rounding(torch: Any, result: Tensor, x: Tensor) -> Tensor:
-    """Where exp(-x) overflows, up to 89 * 2^-128 is lost: 2^-97 units of 2^-24."""
-    return _through_small_exp(torch, result, x) + 2.0**-97
-
-
-def _softplus_rounding(torch: Any, result: Tensor, x: Tensor) -> Tensor:
-    """The error of exp(-|x|), 2 |x| units of it, is never over 0.75 units."""
-    fading = (3.0 * x.abs() * result.abs()).clamp(max=0.75)
-    return 16.0 * result.abs() + fading
-
-
-def _softplus_moved(torch: Any, x: Tensor, dx: Tensor) -> Tensor:
-    """Where it becomes x itself, at 20, it jumps by log1p(exp(-20))."""
-    return dx + torch.where((x - 20.0).abs() <= dx, 2.1e-9, 0.0)
-
-
-def _inverse_root_moved(torch: Any, x: Tensor, dx: Tensor) -> Tensor:
-    """Largest at the low end of the interval; unbounded where that is not positive."""
-    return torch.where(x > dx, (x - dx).rsqrt() - x.rsqrt(), _unless_exact(torch, dx))
-
-
-def _unless_exact(torch: Any, dx: Tensor) -> Tensor:
-    """Infinity, but nothing where the argument is exact."""
-    return torch.where(dx > 0, torch.inf, torch.zeros_like(dx))
-
-
 OPS: dict[str, Op] = {
     row.name: row
     for row in (
         Op(
             "relu", ("x",), "max(x, 0); NaN stays NaN.",
             f"tl.maximum(x, 0.0, {NAN})",
-            lambda torch, x: torch.relu(x), _lipschitz(1.0), _none,
+            lambda torch, x: torch.relu(x), lipschitz(1.0), NONE,
         ),
         Op(
             "leaky_relu", ("x", "slope"), "x where it is positive, else slope * x.",
             "tl.where(x > 0.0, x, x * slope)",
             lambda torch, x, slope: torch.where(x > 0, x, x * slope),
-            lambda torch, x, slope, dx, dslope: (
-                slope.abs().clamp(min=1.0) * dx + x.abs() * dslope + dx * dslope
+            Rule(
+                "max(1, |slope|) e(x) + |x| e(slope) + e(x) e(slope)",
+                lambda torch, x, slope, dx, dslope: (
+                    slope.abs().clamp(min=1.0) * dx + x.abs() * dslope + dx * dslope
+                ),
             ),
-            _relative(1.0), rounds_once=True,
+            relative(1.0), rounds_once=True,
         ),
         Op(
             "gelu", ("x",), "x times the normal distribution function of x.",
             "0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))",
-            lambda torch, x: torch.nn.functional.gelu(x), _lipschitz(1.13),
-            lambda torch, result, x: 8.0 * (result.abs() + x.abs()),
+            lambda torch, x: torch.nn.functional.gelu(x), lipschitz(1.13),
+            beside_argument(8.0),
         ),
         Op(
             "gelu_tanh", ("x",), "The tanh approximation of gelu, as x * sigmoid(2 u).",
             "x / (1.0 + tl.exp(-2.0 * u))",
             lambda torch, x: torch.nn.functional.gelu(x, approximate="tanh"),
-            _lipschitz(1.13),
-            lambda torch, result, x: 8.0 * (result.abs() + x.abs()),
+            lipschitz(1.13),
+            beside_argument(8.0),
             steps=("u = 0.7978845608028654 * (x + 0.044715 * x * x * x)",),
         ),
         Op(
             "silu", ("x",), "x * sigmoid(x).",
             "x / (1.0 + tl.exp(-x))",
-            lambda torch, x: torch.nn.functional.silu(x), _lipschitz(1.1),
-            _silu_rounding,
+            lambda torch, x: torch.nn.functional.silu(x), lipschitz(1.1),
+            # Where exp(-x) overflows, up to 89 * 2^-128 is lost.
+            through_small_exp(16.0, 2.0, lost=2.0**-97),
         ),
         Op(
             "sigmoid", ("x",), "1 / (1 + exp(-x)).",
             "tl.sigmoid",
-            lambda torch, x: torch.sigmoid(x), _lipschitz(0.25),
-            _through_small_exp,
+            lambda torch, x: torch.sigmoid(x), lipschitz(0.25),
+            through_small_exp(16.0, 2.0),
         ),
         Op(
             "tanh", ("x",), "Hyperbolic tangent; a Padé quotient where it is small.",
             "tl.where(tl.abs(x) < 0.5, small, large)",
-            lambda torch, x: torch.tanh(x), _lipschitz(1.0), _relative(24.0),
+            lambda torch, x: torch.tanh(x), lipschitz(1.0), relative(24.0),
             steps=(
                 "s = tl.minimum(x * x, 0.25)",
                 "p = 135135.0 + s * (17325.0 + s * (378.0 + s))",
@@ -167,53 +126,61 @@ OPS: dict[str, Op] = {
             "exp", ("x",), "e to the power x.",
             "tl.exp",
             lambda torch, x: torch.exp(x),
-            lambda torch, x, dx: torch.exp(x) * torch.expm1(dx), _through_exp,
+            Rule(
+                "exp(x) (exp(e) - 1)",
+                lambda torch, x, dx: torch.exp(x) * torch.expm1(dx),
+            ),
+            through_exp(8.0, 2.0),
         ),
         Op(
             "log", ("x",), "Natural logarithm.",
             "tl.log",
             lambda torch, x: torch.log(x),
-            lambda torch, x, dx: torch.where(
-                x > dx, -torch.log1p(-dx / x), _unless_exact(torch, dx)
+            where_positive(
+                "-log(1 - e / x)", lambda torch, x, dx: -torch.log1p(-dx / x)
             ),
-            lambda torch, result, x: 4.0 * (result.abs() + 1.0),
+            beside_one(4.0),
         ),
         Op(
             "sqrt", ("x",), "Square root.",
             "tl.sqrt",
             lambda torch, x: torch.sqrt(x),
-            lambda torch, x, dx: torch.where(
-                x > dx, dx / x.sqrt(), _unless_exact(torch, dx)
-            ),
-            _relative(4.0),
+            where_positive("e / sqrt(x)", lambda torch, x, dx: dx / x.sqrt()),
+            relative(4.0),
         ),
         Op(
             "rsqrt", ("x",), "1 / sqrt(x).",
             "tl.rsqrt",
-            lambda torch, x: torch.rsqrt(x), _inverse_root_moved, _relative(6.0),
+            lambda torch, x: torch.rsqrt(x),
+            where_positive(
+                "1 / sqrt(x - e) - 1 / sqrt(x)",
+                lambda torch, x, dx: (x - dx).rsqrt() - x.rsqrt(),
+            ),
+            relative(6.0),
         ),
         Op(
             "erf", ("x",), "Error function.",
             "tl.erf",
-            lambda torch, x: torch.erf(x), _lipschitz(1.13), _relative(8.0),
+            lambda torch, x: torch.erf(x), lipschitz(1.13), relative(8.0),
         ),
         Op(
             "abs", ("x",), "Absolute value.",
             "tl.abs",
-            lambda torch, x: torch.abs(x), _lipschitz(1.0), _none,
+            lambda torch, x: torch.abs(x), lipschitz(1.0), NONE,
         ),
         Op(
             "square", ("x",), "x * x.",
             "x * x",
             lambda torch, x: torch.square(x),
-            lambda torch, x, dx: (2.0 * x.abs() + dx) * dx, _relative(1.0),
+            Rule("(2 |x| + e) e", lambda torch, x, dx: (2.0 * x.abs() + dx) * dx),
+            relative(1.0),
             rounds_once=True,
         ),
         Op(
             "softplus", ("x",), "log(1 + exp(x)); x itself above 20, as in torch.",
             f"tl.where(x > 20.0, x, tl.maximum(x, 0.0, {NAN}) + log1p_t)",
-            lambda torch, x: torch.nn.functional.softplus(x), _softplus_moved,
-            _softplus_rounding,
+            lambda torch, x: torch.nn.functional.softplus(x),
+            jumping(20.0, 2.1e-9), fading(16.0, 3.0, 0.75),
             steps=(
                 "t = tl.exp(-tl.abs(x))",
                 "w = 1.0 + t",
@@ -223,8 +190,8 @@ OPS: dict[str, Op] = {
         Op(
             "hardswish", ("x",), "x * clamp(x + 3, 0, 6) / 6.",
             "x * gate / 6.0",
-            lambda torch, x: torch.nn.functional.hardswish(x), _lipschitz(1.5),
-            _relative(8.0),
+            lambda torch, x: torch.nn.functional.hardswish(x), lipschitz(1.5),
+            relative(8.0),
             steps=(
                 f"gate = tl.maximum(x + 3.0, 0.0, {NAN})",
                 f"gate = tl.minimum(gate, 6.0, {NAN})",
@@ -233,17 +200,17 @@ OPS: dict[str, Op] = {
         Op(
             "minimum", ("x", "y"), "The smaller; NaN if either is.",
             f"tl.minimum(x, y, {NAN})",
-            lambda torch, x, y: torch.minimum(x, y), _largest, _none,
+            lambda torch, x, y: torch.minimum(x, y), LARGEST, NONE,
         ),
         Op(
             "maximum", ("x", "y"), "The larger; NaN if either is.",
             f"tl.maximum(x, y, {NAN})",
-            lambda torch, x, y: torch.maximum(x, y), _largest, _none,
+            lambda torch, x, y: torch.maximum(x, y), LARGEST, NONE,
         ),
         Op(
             "clamp", ("x", "lo", "hi"), "x kept in [lo, hi]; NaN stays NaN.",
             f"tl.minimum(tl.maximum(x, lo, {NAN}), hi, {NAN})",
-            lambda torch, x, lo, hi: torch.clamp(x, lo, hi), _largest, _none,
+            lambda torch, x, lo, hi: torch.clamp(x, lo, hi), LARGEST, NONE,
         ),
     )
 }  # fmt: skip

@@ -536,34 +536,76 @@ def forked(act: Callable[[], None]) -> int:
         os._exit(1)
 
 
+def standing(out: Path) -> tuple[dict[str, str], int]:
+    """The texts that readers see, and how many temporaries lie beside them."""
+    files = {name: data.decode() for name, data in tree(out).items()}
+    shown = {name: text for name, text in files.items() if not name.startswith(".")}
+    return shown, len(files) - len(shown)
+
+
 def test_a_killed_build_tears_nothing(out: Path) -> None:
-    """40 builds that each rewrite 12 files, killed at moments all over the work."""
+    """200 builds that each rewrite 12 files, killed at moments all over the work."""
     names = [f"k{number}" for number in range(12)]
     old, new = (wanted(*(kernel(n, i * 1000) for n in names)) for i in (1, 2))
     publish(out, old)
     random_delay = random.Random(7).uniform
-    interrupted = 0
+    staged = mixed = 0
 
     def churn() -> None:
         while True:
             publish(out, new)
             publish(out, old)
 
-    for _ in range(40):
+    for _ in range(200):
         child = forked(churn)
-        time.sleep(random_delay(0.01, 0.06))
+        time.sleep(random_delay(0.005, 0.04))
         os.kill(child, signal.SIGKILL)
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
-        files = {name: data.decode() for name, data in tree(out).items()}
-        hidden = [name for name in files if name.startswith(".")]
-        interrupted += bool(hidden)
-        for name in hidden:
-            del files[name]
+        files, temporaries = standing(out)
         assert set(files) == set(old.files)
         assert all(text in (old.files[n], new.files[n]) for n, text in files.items())
+        # What is not as wanted is reported, file by file, and the next build mends it.
+        reported = {n for n, s in states(out, old).items() if s is not State.FRESH}
+        assert reported == {n for n, text in files.items() if text != old.files[n]}
+        staged += bool(temporaries)
+        mixed += 0 < len(reported) < len(files)
         publish(out, old)
         assert tree(out) == {name: text.encode() for name, text in old.files.items()}
-    assert interrupted  # else the kills came too early to show anything
+    assert staged and mixed  # else the kills came too early to show anything
+
+
+def test_builders_at_once_and_killed_tear_nothing(out: Path) -> None:
+    """Six builders of one folder, 34 times: each killed, in any order."""
+    sources = [f"spec{number}.yaml" for number in range(6)]
+    chance = random.Random(11)
+
+    def wants(source: str, value: int) -> Wanted:
+        stem = source.partition(".")[0]
+        texts = (kernel(f"{stem}_{i}", value, source) for i in range(4))
+        return wanted(*texts, sources=(source,))
+
+    def churn(source: str) -> None:
+        while True:
+            publish(out, wants(source, 1))
+            publish(out, wants(source, 2))
+
+    whole = {value: [wants(source, value) for source in sources] for value in (1, 2)}
+    texts = {
+        v: {k: t for w in ws for k, t in w.files.items()} for v, ws in whole.items()
+    }
+    for _ in range(34):
+        children = [forked(partial(churn, source)) for source in sources]
+        chance.shuffle(children)
+        for child in children:
+            time.sleep(chance.uniform(0.0, 0.02))
+            os.kill(child, signal.SIGKILL)
+        assert {os.waitpid(child, 0)[1] for child in children} == {signal.SIGKILL}
+        files, _ = standing(out)
+        assert all(text in (texts[1][n], texts[2][n]) for n, text in files.items())
+        for want in whole[1]:
+            publish(out, want)
+        assert tree(out) == {name: text.encode() for name, text in texts[1].items()}
+        assert all(set(states(out, w).values()) == {State.FRESH} for w in whole[1])
 
 
 def test_builders_at_once_end_with_all_kernels(out: Path) -> None:

@@ -26,7 +26,7 @@ GENERATED = sorted((ROOT / "generated").glob("*.py"))
 # order inside a package is its own, as long as it is one.
 LAYERS = (
     "errors generator",
-    "dtypes targets layouts functions operations schedules",
+    "dtypes targets layouts error_rules functions operations schedules",
     "expression epilogue epilogue_parser",
     "kinds names nodes yaml_source shorthand schema validation expansion spec",
     "arguments model dispatch tiling header plan",

@@ -9,7 +9,7 @@ import pytest
 from gemmgen import render
 from gemmgen.plan import Plan, plans
 from gemmgen.spec import parse
-from gemmgen.verification import pool
+from gemmgen.verification import pool, process
 from gemmgen.verification.outcome import Outcome
 
 SPEC = """
@@ -169,13 +169,15 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-def subject(folder: Path, plan: Plan, edit: Callable[[str], str] = str) -> pool.Subject:
+def subject(
+    folder: Path, plan: Plan, edit: Callable[[str], str] = str
+) -> process.Subject:
     """A module of its own folder, with its text edited."""
     folder.mkdir()
     path = folder / f"{plan.name}.py"
     path.write_text(edit(render.module(plan, "spec.yaml")), encoding="utf-8")
     (folder / "_support.py").write_text(render.support(), encoding="utf-8")
-    return pool.Subject(plan, path, "spec.yaml")
+    return process.Subject(plan, path, "spec.yaml")
 
 
 def planted(fault: Fault, text: str) -> str:
@@ -218,7 +220,7 @@ def test_a_planted_fault_dies(name: str, outcomes: dict[str, Outcome]) -> None:
 def test_a_kernel_that_hangs_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool, "_EXAMPLE_SECONDS", 4.0)
+    monkeypatch.setattr(process, "_EXAMPLE_SECONDS", 4.0)
     hang = Fault(
         "plain", "    K, M = check(", "    while True: pass\n    K, M = check("
     )

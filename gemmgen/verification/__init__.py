@@ -11,9 +11,13 @@ from pathlib import Path
 from gemmgen import builder
 from gemmgen.errors import UsageError, quoted
 from gemmgen.plan import load
+from gemmgen.verification import sanitizer
 from gemmgen.verification.outcome import Outcome
-from gemmgen.verification.pool import Subject, run_compiler, run_properties
+from gemmgen.verification.pool import run_compiler, run_properties
+from gemmgen.verification.process import Subject
 from gemmgen.verification.report import Verification, environment
+from gemmgen.verification.selftest import Kill
+from gemmgen.verification.selftest import self_test as test_itself
 
 OnDone = Callable[[str], object]
 
@@ -26,26 +30,36 @@ def verify(
     only: str | None = None,
     seed: int | None = None,
     cpu: bool = False,
+    self_test: bool = False,
+    sanitize: bool = False,
     on_done: OnDone | None = None,
 ) -> Verification:
     """Check every kernel of the specs whose name matches the pattern `only`.
 
-    A kernel whose file has drifted is neither compiled nor run: what is there is not
-    what the spec asks for.
+    A kernel whose file has drifted is neither compiled nor run. With `self_test` its
+    mutants are verified after it; with `sanitize` all but drift is compute-sanitizer's.
     """
     started = time.monotonic()
+    device = _device(cpu, sanitize)
     report = builder.check(specs, out)
     subjects = _subjects(specs, report.folder, only)
     tell = _teller(on_done)
     drifted = _drift(report, [one.plan.name for one in subjects])
     sound = [one for one in subjects if drifted[one.plan.name].ok]
-    device = "cpu" if cpu or not _has_gpu() else "cuda"
-    found = [*drifted.values(), *run_compiler(sound, tell)]
-    found += run_properties(sound, device, profile, seed, tell)
-    order = {one.plan.name: place for place, one in enumerate(subjects)}
-    found.sort(key=lambda outcome: order[outcome.kernel])
+    found = [*drifted.values()]
+    if sanitize:
+        found += sanitizer.sanitize(sound, device, tell)
+    else:
+        found += run_compiler(sound, tell)
+        found += run_properties(sound, device, profile, seed, tell)
+    kills: tuple[Kill, ...] = ()
+    if self_test:
+        judged, kills = test_itself(sound, device, profile, seed, tell)
+        found += judged
+    order = [one.plan.name for one in subjects]
+    found.sort(key=lambda outcome: order.index(outcome.kernel))
     seconds = time.monotonic() - started
-    return Verification(tuple(found), environment(device), seconds)
+    return Verification(tuple(found), environment(device), seconds, kills)
 
 
 def _subjects(specs: Sequence[Path], folder: Path, only: str | None) -> list[Subject]:
@@ -75,10 +89,13 @@ def _drift(report: builder.Report, kernels: Sequence[str]) -> dict[str, Outcome]
     return outcomes
 
 
-def _has_gpu() -> bool:
+def _device(cpu: bool, sanitize: bool) -> str:
     import torch
 
-    return bool(torch.cuda.is_available())
+    device = "cpu" if cpu or not torch.cuda.is_available() else "cuda"
+    if sanitize:
+        sanitizer.require(device)
+    return device
 
 
 def _teller(on_done: OnDone | None) -> Callable[[Outcome], object] | None:

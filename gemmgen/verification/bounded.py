@@ -12,15 +12,14 @@ from functools import reduce
 import torch
 from torch import Tensor
 
+from gemmgen.dtypes import DTYPES
 from gemmgen.functions import Op
+from gemmgen.verification.constants import DIVISION
 
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """Floating-point arithmetic: unit roundoff, range, and the error of its division.
-
-    fp32 division is `div.full.f32`, good to 2 ulp and nowhere promised to be exact.
-    """
+    """Floating-point arithmetic: unit roundoff, range, roundoffs of a division."""
 
     dtype: torch.dtype
     roundoff: float
@@ -38,8 +37,10 @@ class Arithmetic:
 
 
 ARITHMETIC = {
-    "fp32": Arithmetic(torch.float32, 2.0**-24, 4.0),
-    "fp64": Arithmetic(torch.float64, 2.0**-53, 1.0),
+    name: Arithmetic(
+        getattr(torch, DTYPES[name].torch), DTYPES[name].roundoff, division
+    )
+    for name, division in DIVISION.items()
 }
 
 

@@ -1,13 +1,11 @@
 """What the compiler makes of a kernel, for every tile and target, with no GPU.
 
-Checks the instruction, spills, asynchronous copies and shared memory of the path that
-aligned, contiguous operands take. Runs where Triton compiles, never interprets.
+Checks the instruction, spills, loads and shared memory of the path that aligned,
+contiguous operands take. Runs where Triton compiles, never interprets.
 """
 
-import os
 import re
-import subprocess
-import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -22,6 +20,12 @@ from gemmgen.dtypes import DTYPES
 from gemmgen.model import Tile, instruction, shared_memory
 from gemmgen.plan import Plan
 from gemmgen.targets import Target
+from gemmgen.verification.machine_code import (
+    Usage,
+    copies,
+    loads,
+    usage,
+)
 
 _TRITON_NAMES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "fp64": "fp64"}
 _PTX_INSTRUCTION = {
@@ -32,6 +36,12 @@ _PTX_INSTRUCTION = {
 }
 _PTX_OPERAND = {"fp16": "f16", "bf16": "bf16", "tf32": "tf32", "tf32x3": "tf32"}
 _TCGEN05_KIND = {"fp16": "f16", "bf16": "f16", "tf32": "tf32", "tf32x3": "tf32"}
+# What a newer Triton has where the model, which holds for 3.6, expects no better: 3.9
+# multiplies fp64 on the tensor cores above sm_90 too.
+_BETTER = {("fma", "fp64"): "mma"}
+
+_WIDEST = 16
+"""Bytes that a thread can load or copy at once."""
 
 
 @dataclass(frozen=True)
@@ -63,18 +73,22 @@ def jit_function(module: ModuleType, name: str) -> Any:
 def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:
     """Compile one tile for one target and hold the result against the plan."""
     made = compile_aligned(plan, kernel, target, tile)
-    usage = resource_usage(made.asm["cubin"])
-    predicted = shared_memory(tile, plan.product, target)
+    used = usage(made.asm["cubin"])
+    shared = made.metadata.shared
+    problems = (
+        *_unit_problems(plan, target, tile, made.asm["ptx"]),
+        *_spill_problems(used),
+        *_load_problems(plan, target, tile, made.asm["ptx"]),
+        *_shared_problems(plan, target, tile, shared),
+    )
     return Compiled(
         target.name,
         tile,
-        registers=usage["REG"],
-        spilled_bytes=usage["STACK"],
-        shared_bytes=made.metadata.shared,
-        predicted_bytes=predicted,
-        problems=tuple(
-            _problems(plan, target, tile, made.asm["ptx"], usage, made.metadata.shared)
-        ),
+        registers=used.registers,
+        spilled_bytes=used.stack,
+        shared_bytes=shared,
+        predicted_bytes=shared_memory(tile, plan.product, target),
+        problems=problems,
     )
 
 
@@ -124,32 +138,68 @@ def _unit_strides(plan: Plan) -> list[str]:
     return units + [one.strides[-1] for one in plan.operands if one.axes]
 
 
-def resource_usage(cubin: bytes) -> dict[str, int]:
-    """Registers (REG) and bytes of stack (STACK) of a compiled kernel."""
-    tools = os.path.join(os.path.dirname(triton.__file__), "backends/nvidia/bin")
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        command = [os.path.join(tools, "cuobjdump"), "-res-usage", file.name]
-        text = subprocess.run(command, capture_output=True, text=True, check=True)
-    return {key: int(n) for key, n in re.findall(r"(REG|STACK):(\d+)", text.stdout)}
+def _unit_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator[str]:
+    unit, kind = instruction(tile, plan.product, target), plan.product.kind
+    units = {unit, _BETTER.get((unit, kind), unit)}
+    if not any(re.search(_pattern(plan, one), ptx) for one in units):
+        yield f"no {unit} instruction for {kind} in the PTX"
 
 
-def _problems(
-    plan: Plan,
-    target: Target,
-    tile: Tile,
-    ptx: str,
-    usage: dict[str, int],
-    shared: int,
-) -> Iterator[str]:
-    unit = instruction(tile, plan.product, target)
-    if not re.search(_pattern(plan, unit), ptx):
-        yield f"no {unit} instruction for {plan.product.kind} in the PTX"
-    if usage["STACK"]:
-        yield f"spills {usage['STACK']} bytes of registers"
-    if tile.stages > 1 and "cp.async" not in ptx:
+def _spill_problems(used: Usage) -> Iterator[str]:
+    if used.stack:
+        yield f"spills {used.stack} bytes of registers"
+
+
+def _load_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator[str]:
+    """What is wrong with how A, B and [m, n] operands are loaded."""
+    found = copies(ptx) if tile.stages > 1 else loads(ptx)
+    if tile.stages > 1 and not found:
         yield "loads are not asynchronous"
+        return
+    expected = expected_loads(plan, target, tile)
+    if tile.stages > 1:
+        yield from _ratio_problems(found, expected)
+    elif found[_WIDEST] < expected[_WIDEST]:
+        yield f"{found[_WIDEST]} of {expected[_WIDEST]} loads of A and B are 128 bits"
+    whole = any(one.axes == ("m", "n") for one in plan.operands)
+    if whole and not loads(ptx)[_WIDEST]:
+        yield "no load of an [m, n] operand is 128 bits wide"
+
+
+def expected_loads(plan: Plan, target: Target, tile: Tile) -> Counter[int]:
+    """Loads of one K block in a thread, by their bytes: 16, where the layout allows.
+
+    The units that read operands from shared memory, wgmma and tcgen05, want tf32 along
+    K there. An asynchronous copy cannot transpose, so it moves a block that is not
+    contiguous along K by single elements; tf32x3 is split in registers, which can.
+    """
+    unit, product = instruction(tile, plan.product, target), plan.product
+    along_k = unit in ("wgmma", "tcgen05") and product.kind == "tf32"
+    expected: Counter[int] = Counter()
+    for matrix, rows in ((plan.a, tile.m), (plan.b, tile.n)):
+        single = along_k and tile.stages > 1 and matrix.contiguous_axis != "k"
+        each = rows * tile.k * product.bytes // (32 * tile.warps)
+        widest = max(product.bytes, min(_WIDEST, each))
+        width = product.bytes if single else widest
+        share = each // width
+        expected[width] += max(1, share)
+    return expected
+
+
+def _ratio_problems(found: Counter[int], expected: Counter[int]) -> Iterator[str]:
+    """Copies stand in the code once for each block in flight, so only ratios count."""
+    blocks = sum(found.values()) / sum(expected.values())
+    for width in sorted(found.keys() | expected.keys()):
+        if found[width] != blocks * expected[width]:
+            yield (
+                f"{found[width]} asynchronous copies of {width} bytes, "
+                f"{blocks * expected[width]:g} were expected"
+            )
+
+
+def _shared_problems(
+    plan: Plan, target: Target, tile: Tile, shared: int
+) -> Iterator[str]:
     predicted = shared_memory(tile, plan.product, target)
     if shared > predicted:
         yield f"takes {shared} bytes of shared memory, {predicted} were predicted"

@@ -1,15 +1,13 @@
 """What tensors hold in an example: kinds of data, each good at showing some faults."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Generator, Tensor
 
-from gemmgen.dtypes import DTYPES
 from gemmgen.plan import Plan
-from gemmgen.verification.bounded import ARITHMETIC
+from gemmgen.verification.constants import OPERAND_LIMIT, narrow_density, wide_limit
 
 Shape = tuple[int, ...]
 
@@ -53,21 +51,16 @@ class Source:
 def _narrow(source: Source, shape: Shape) -> Tensor:
     """Results so small that they are exact: one product lost or doubled shows."""
     if not source.matrix:
-        return source.signs(shape, 4)
-    coarsest = max(DTYPES[result.dtype].roundoff for result in source.plan.results)
-    density = min(1.0, (0.2 / coarsest) ** 2 / max(1, source.k))
+        return source.signs(shape, OPERAND_LIMIT)
+    density = narrow_density(source.plan, source.k)
     return source.signs(shape) * (source.uniform(shape) < density)
 
 
 def _wide(source: Source, shape: Shape) -> Tensor:
     """Sums that fill the accumulator to the last bit and are still exact."""
     if not source.matrix:
-        return source.signs(shape, 4)
-    sums = 0.5 / ARITHMETIC[source.plan.accumulator].roundoff
-    exact = 1 / DTYPES[source.plan.dtype].roundoff
-    if source.plan.precision in ("tf32", "tf32x3"):
-        exact = 2.0**11
-    return source.whole(shape, int(min(math.sqrt(sums / max(1, source.k)), exact)))
+        return source.signs(shape, OPERAND_LIMIT)
+    return source.whole(shape, wide_limit(source.plan, source.k))
 
 
 def _normal(source: Source, shape: Shape) -> Tensor:

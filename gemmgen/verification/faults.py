@@ -36,14 +36,14 @@ def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     strides += [stride for one in plan.tensors for stride in one.strides]
     strides += [stride for one in plan.results for stride in one.matrix.strides]
     for stride in strides:
-        yield f"{stride} taken as 1", _named(stride, ast.Constant(1))
+        yield "stride taken as 1", _named(stride, ast.Constant(1))
     for matrix in (plan.a, plan.b, *(one.matrix for one in plan.results)):
-        yield f"strides of {matrix.name} swapped", _swapped(*matrix.strides)
+        yield "strides swapped", _swapped(*matrix.strides)
     for one in plan.operands:
-        yield f"{one.name} dropped", _without_operand(one.name)
+        yield "operand dropped", _without_operand(one.name)
     for function in plan.epilogue.functions:
         if function in OPS:
-            yield f"{function} dropped", _without_call(OPS[function].called)
+            yield "function dropped", _without_call(OPS[function].called)
 
 
 def _call_of(node: ast.AST, *functions: str) -> ast.Call | None:

@@ -17,6 +17,7 @@ class Mutant:
     """A faulty module; `equivalent` says why no test could tell it, if none can."""
 
     name: str
+    family: str
     source: str
     equivalent: str | None = None
 
@@ -37,7 +38,8 @@ def mutants(plan: Plan, source: str) -> Iterator[Mutant]:
             text = ast.unparse(ast.fix_missing_locations(mutated))
             if text not in seen:
                 seen.add(text)
-                yield Mutant(f"{family}, line {line}", text, _EQUIVALENT.get(family))
+                name = f"{family}, line {line}"
+                yield Mutant(name, family, text, _EQUIVALENT.get(family))
 
 
 def _places(tree: ast.Module, edit: Edit) -> int:

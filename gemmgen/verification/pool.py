@@ -3,73 +3,21 @@
 A kernel that crashes or hangs takes its process with it and nothing else.
 """
 
-import json
 import os
 import secrets
-import signal
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any
 
-from gemmgen.plan import Plan
 from gemmgen.verification.outcome import Outcome
+from gemmgen.verification.process import Process, Run, Subject
 from gemmgen.verification.profiles import PROFILES
-from gemmgen.verification.worker import NO_DEVICE, job
-
-_EXAMPLE_SECONDS = 180.0
-"""Without a sign of life for so long a process hangs; compiling a kernel is shorter."""
+from gemmgen.verification.worker import NO_DEVICE
 
 _MOST_ON_A_GPU = 6
 """Operands with elements beyond 2^31 take up to 17 GB in each process."""
-
-# -I: neither the working folder nor the environment may add modules.
-_START = [
-    sys.executable,
-    "-I",
-    "-c",
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from gemmgen.verification.worker import main; main()",
-]
-
-
-@dataclass(frozen=True)
-class Subject:
-    """A kernel to verify: its plan, its module's file, and the spec it comes from."""
-
-    plan: Plan
-    path: Path
-    spec: str = "SPEC"
-
-
-@dataclass(frozen=True)
-class Run:
-    """What is alike for all kernels of a run."""
-
-    device: str
-    profile: str
-    seed: int
-
-    @property
-    def check(self) -> str:
-        """What is done on this device."""
-        return "compiled" if self.device == NO_DEVICE else "properties"
-
-    def repeat(self, subject: Subject) -> str:
-        """The command that does the same again for one kernel."""
-        command = f"gemmgen verify {subject.spec} --only {subject.plan.name}"
-        if self.device == NO_DEVICE:
-            return command
-        if self.profile != "quick":
-            command += f" --profile {self.profile}"
-        return command + f" --seed {self.seed}" + " --cpu" * (self.device == "cpu")
 
 
 def run_properties(
@@ -86,7 +34,30 @@ def run_properties(
     """
     if seed is None:
         seed = 0 if PROFILES[profile].fixed_seed else secrets.randbits(32)
-    return _run_all(Run(device, profile, seed), subjects, on_done)
+    run = Run(device, profile, seed)
+    parts = max(1, len(_slots(device)) // max(1, len(subjects)))
+    if device == "cpu" or parts == 1:
+        return _run_all(run, subjects, on_done)
+    shares = [replace(s, share=(i, parts)) for s in subjects for i in range(parts)]
+    outcomes = _run_all(run, shares, None)
+    whole = [
+        _joined(outcomes[at : at + parts]) for at in range(0, len(outcomes), parts)
+    ]
+    for outcome in whole:
+        if on_done is not None:
+            on_done(outcome)
+    return whole
+
+
+def _joined(parts: Sequence[Outcome]) -> Outcome:
+    """One kernel's outcome from those of its parts: the first that failed, if any."""
+    told = next((part for part in parts if not part.ok), parts[0])
+    return replace(
+        told,
+        examples=sum(part.examples for part in parts),
+        worst=max(part.worst for part in parts),
+        seconds=max(part.seconds for part in parts),
+    )
 
 
 def run_compiler(
@@ -198,74 +169,3 @@ class _Slot(Thread):
         self.stopped = True
         if self.process is not None:
             self.process.stop()
-
-
-class Process:
-    """A worker process and the lines that it writes."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
-        self.worker = subprocess.Popen(
-            [*_START, json.dumps(sys.path)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self.errors,
-            env={**os.environ, **environment},
-            text=True,
-            encoding="utf-8",
-            start_new_session=True,  # so that Ctrl-C is ours alone to handle
-        )
-        self.lines: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
-        Thread(target=self._listen, daemon=True).start()
-
-    def _listen(self) -> None:
-        assert self.worker.stdout is not None
-        with suppress(ValueError):
-            for line in self.worker.stdout:
-                self.lines.put(json.loads(line))
-        self.lines.put(None)
-
-    def verified(self, subject: Subject, run: Run) -> Outcome:
-        """Hand over one kernel and wait for what becomes of it."""
-        assert self.worker.stdin is not None
-        started, example = time.monotonic(), "start"
-        limit = started + PROFILES[run.profile].seconds
-        blank = Outcome(subject.plan.name, run.check, run.device, "crashed")
-        line = job(subject.plan, subject.path, run.device, run.profile, run.seed)
-        with suppress(BrokenPipeError):
-            self.worker.stdin.write(line + "\n")
-            self.worker.stdin.flush()
-        examples = 0
-        while True:
-            left = min(_EXAMPLE_SECONDS, limit - time.monotonic())
-            blank = replace(
-                blank, examples=examples, seconds=time.monotonic() - started
-            )
-            try:
-                answer = self.lines.get(timeout=max(0.0, left))
-            except Empty:
-                story = f"no answer for {left:.0f} s\n{example}"
-                return replace(blank, status="timed out", detail=story)
-            if answer is None:
-                return replace(blank, detail=f"{self._death()}\n{example}")
-            if "outcome" in answer:
-                return Outcome(**answer["outcome"])
-            example, examples = answer["beat"], examples + 1
-
-    def _death(self) -> str:
-        """How the process ended, and the last that it said."""
-        code = self.worker.wait()
-        how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
-        self.errors.seek(0, os.SEEK_END)
-        self.errors.seek(max(0, self.errors.tell() - 2000))
-        said = self.errors.read().decode(errors="replace").strip().splitlines()
-        return "\n".join([f"the process ended: {how}", *said[-3:]])
-
-    def stop(self) -> None:
-        """Kill the process and wait for it."""
-        self.worker.kill()
-        self.worker.wait()
-        for stream in (self.worker.stdin, self.worker.stdout, self.errors):
-            with suppress(OSError, ValueError):
-                if stream is not None:
-                    stream.close()

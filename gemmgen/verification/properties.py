@@ -4,8 +4,9 @@ Stops at the first fault, with the smallest example that shows it.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,13 +47,15 @@ class Fault(Exception):
 class Trial:
     """One kernel on one device, and what was found so far.
 
-    `beat` is told every example before it runs, so that a crash has a name.
+    `beat` is told every example before it runs, so that a crash has a name. Of so many
+    processes that share a kernel's steps, `share` says which this one is.
     """
 
     plan: Plan
     path: Path
     device: torch.device
     beat: Callable[[str], object]
+    share: tuple[int, int] = (0, 1)
     examples: int = 0
     worst: float = 0.0
     module: ModuleType = field(init=False)
@@ -68,16 +71,31 @@ class Trial:
         found = self.attempt(
             "tiles", lambda: subject.variants(self.plan, self.module, self.device)
         )
-        self.refuse()
+        first, count = self.share
+        for step in list(self.steps(found, profile, number))[first::count]:
+            step()
+
+    def steps(
+        self, found: list[Variant], profile: Profile, number: int
+    ) -> Iterator[Callable[[], None]]:
+        """What is done for a kernel of these tiles, in independent parts."""
+        yield self.refuse
+        examples = profile.examples_of(len(found))
         for position, variant in enumerate(found):
-            with variant.forced(self.module):
-                # In the interpreter tiles differ by their sizes alone.
-                if position == 0 or self.device.type == "cuda":
-                    self.fixed(variant)
-                self.drawn(
-                    variant, profile, profile.examples_of(len(found)), number + position
-                )
-        self.unforced(found[0])
+            # In the interpreter tiles differ by their sizes alone.
+            if position == 0 or self.device.type == "cuda":
+                yield partial(self.forced, variant, self.fixed)
+                yield partial(self.forced, variant, self.far_away)
+            drawn = partial(
+                self.drawn, profile=profile, examples=examples, number=number + position
+            )
+            yield partial(self.forced, variant, drawn)
+        yield partial(self.unforced, found[0])
+
+    def forced(self, variant: Variant, step: Callable[[Variant], None]) -> None:
+        """One step with every launch on one tile."""
+        with variant.forced(self.module):
+            step(variant)
 
     def attempt(self, name: str, action: Callable[[], Any]) -> Any:
         """Do something; any exception becomes a `Fault` that tells what was tried."""
@@ -112,9 +130,12 @@ class Trial:
         )
 
     def fixed(self, variant: Variant) -> None:
-        """The examples that are always tried, and offsets beyond 2^31."""
+        """The examples that are always tried."""
         for case in fixed_cases(self.plan, variant.block):
             self.case(case, variant)
+
+    def far_away(self, variant: Variant) -> None:
+        """Offsets beyond 2^31, along every axis of every tensor."""
         try:
             for far in far_calls(self.plan, variant.block, self.device):
                 self.attempt(str(far), lambda far=far: self.far(far.call, variant))  # type: ignore[misc]

@@ -24,19 +24,14 @@ from gemmgen.verification.bounded import (
     exactly,
     negated,
 )
-
-_COLUMNS = 32
-_STEP_ERROR = 10.0 * _COLUMNS / 8
-"""Units that one sum over `_COLUMNS` columns may lose, relative to the partial sums.
-
-A matrix unit adds p products aligned to the largest and cut to g extra bits: at most
-(p 2^-g + 1) units for p columns, 10 for 8 on the coarsest unit known (V100).
-"""
-
-_CUT = {"tf32": 2.0**-9 + 2.0**-20, "tf32x3": 3 * 2.0**-20}
-"""What cutting the operands costs, relative to the sum of absolute products."""
-_CUT_WHOLE = 2.0**11
-"""Whole numbers up to this lose nothing when cut to tf32."""
+from gemmgen.verification.constants import (
+    COLUMNS,
+    STEP_ERROR,
+    accumulator_unit,
+    cut_of,
+    exact_sum,
+    exact_whole,
+)
 
 
 @dataclass(frozen=True)
@@ -63,21 +58,21 @@ def product(plan: Plan, a: Tensor, b: Tensor) -> Bounded:
     a, b = a.double(), b.double()
     total = torch.zeros(a.shape[0], b.shape[1], dtype=a.dtype, device=a.device)
     prefixes = torch.zeros_like(total)
-    for k in range(0, a.shape[1], _COLUMNS):
-        total += a[:, k : k + _COLUMNS] @ b[k : k + _COLUMNS]
+    for k in range(0, a.shape[1], COLUMNS):
+        total += a[:, k : k + COLUMNS] @ b[k : k + COLUMNS]
         prefixes += total.abs()
     terms = a.abs() @ b.abs()
-    error = 2 * arithmetic.roundoff * _STEP_ERROR * (terms + prefixes)
-    error += _CUT.get(plan.precision or "", 0.0) * terms
+    error = accumulator_unit(plan.accumulator) * STEP_ERROR * (terms + prefixes)
+    error += cut_of(plan) * terms
     error += (a.shape[1] + 1) * arithmetic.smallest
-    exact = (terms <= 0.5 / arithmetic.roundoff) if whole else (terms == 0)
+    exact = (terms <= exact_sum(plan)) if whole else (terms == 0)
     return Bounded(total, torch.where(exact | ~total.isfinite(), 0.0, error))
 
 
 def _is_whole(matrix: Tensor, plan: Plan) -> bool:
     finite = matrix.double().nan_to_num(0.0, 0.0, 0.0)
-    limit = _CUT_WHOLE if plan.precision in _CUT else torch.inf
-    return bool(((finite == finite.round()) & (finite.abs() <= limit)).all())
+    limits = finite.abs() <= exact_whole(plan)
+    return bool(((finite == finite.round()) & limits).all())
 
 
 def evaluated(

@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
@@ -10,6 +10,8 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from gemmgen.output import table
 from gemmgen.verification.outcome import Outcome
+from gemmgen.verification.sanitizer import TOOLS
+from gemmgen.verification.selftest import Kill, kill_table
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Verification:
     outcomes: tuple[Outcome, ...]
     environment: dict[str, str]
     seconds: float
+    kills: tuple[Kill, ...] = ()
 
     @property
     def failures(self) -> tuple[Outcome, ...]:
@@ -36,6 +39,7 @@ class Verification:
             "environment": self.environment,
             "seconds": round(self.seconds, 1),
             "outcomes": [asdict(one) for one in self.outcomes],
+            "mutants": [asdict(one) for one in self.kills],
         }
 
     def as_text(self) -> str:
@@ -49,7 +53,8 @@ class Verification:
             f"{one.kernel}: {one.check} on {one.device} {one.status}\n{one.detail}"
             for one in self.failures
         ]
-        return "\n\n".join([table(rows), *failures, self._sum(len(kernels))])
+        kills = [table(kill_table(self.kills))] if self.kills else []
+        return "\n\n".join([table(rows), *kills, *failures, self._sum(len(kernels))])
 
     def _sum(self, kernels: int) -> str:
         failed = len({one.kernel for one in self.failures})
@@ -84,7 +89,15 @@ class Verification:
             f"| {one.seconds:.1f} |"
             for one in self.outcomes
         ]
+        rows = kill_table(self.kills)
+        if rows:
+            lines += ["", _markdown_row(rows[0]), _markdown_row(["---"] * len(rows[0]))]
+            lines += [_markdown_row(row.values()) for row in rows]
         return "\n".join(lines) + "\n"
+
+
+def _markdown_row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _junit_case(outcome: Outcome) -> Element:
@@ -110,6 +123,10 @@ def _cell(outcome: Outcome) -> str:
     """What a check that passed has looked at."""
     if outcome.check == "compiled":
         return f"{outcome.examples} tiles"
+    if outcome.check == "self-test":
+        return f"{outcome.examples} mutants"
+    if outcome.check in TOOLS:
+        return f"{outcome.examples} calls, no finding"
     if outcome.check == "properties":
         return f"{outcome.examples} examples, worst {outcome.worst:.2f} of the bound"
     return outcome.status

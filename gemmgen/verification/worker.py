@@ -23,11 +23,13 @@ NO_DEVICE = "none"
 """Where a kernel is only compiled."""
 
 
-def job(plan: Plan, path: Path, device: str, profile: str, seed: int) -> str:
+def job(
+    plan: Plan, path: Path, device: str, profile: str, seed: int, share: tuple[int, int]
+) -> str:
     """One job as a line of JSON."""
     packed = base64.b64encode(pickle.dumps(plan)).decode()
     values = {"plan": packed, "path": str(path), "device": device}
-    return json.dumps({**values, "profile": profile, "seed": seed})
+    return json.dumps({**values, "profile": profile, "seed": seed, "share": share})
 
 
 def main() -> None:
@@ -95,7 +97,14 @@ def _verified(
 
     torch.set_num_threads(1)
     started = time.monotonic()
-    trial = Trial(plan, Path(order["path"]), torch.device(order["device"]), beat)
+    first, count = order["share"]
+    trial = Trial(
+        plan,
+        Path(order["path"]),
+        torch.device(order["device"]),
+        beat,
+        (first, count),
+    )
     status, story = "passed", ""
     try:
         trial.run(PROFILES[order["profile"]], order["seed"])

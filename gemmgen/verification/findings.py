@@ -1,0 +1,116 @@
+"""Reads what compute-sanitizer and the process under it wrote, in one stream.
+
+Nothing here starts a process.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from gemmgen.verification.sanitized import MARK
+
+FOUND = 86
+"""The exit code that the tools are told to use when they report an error."""
+
+_PREFIX = re.compile(r"^=========(?: (.*))?$")
+_SUMMARY = re.compile(
+    r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard"
+)  # fmt: skip
+_NO_FINDING = re.compile(
+    r"COMPUTE-SANITIZER|LEAK SUMMARY|Target application|"
+    r"Error: process didn't terminate|Warning: (?!Race)"
+)
+_BACKTRACE = re.compile(r"Saved host backtrace|Host Frame")
+_MOST_LINES = 12
+
+
+@dataclass
+class Record:
+    """What a stream tells of one kernel: findings, calls, and how it went on."""
+
+    kernel: str
+    findings: list[str] = field(default_factory=list)
+    case: str = ""
+    story: str = ""
+    calls: int | None = None
+
+
+@dataclass
+class Reading:
+    """A whole stream: a record a kernel that was begun, and the tool's own count."""
+
+    records: dict[str, Record]
+    count: int
+    said: list[str]
+
+
+def read(text: str, kernels: Sequence[str]) -> Reading:
+    """Sort a stream by kernel.
+
+    A finding is the kernel's that it names; the tool may write later than the process,
+    so its place counts only if it names none.
+    """
+    records: dict[str, Record] = {}
+    current, count, said = "", 0, []
+    by_length = sorted(kernels, key=len, reverse=True)
+    for kind, part in _parts(text):
+        if kind == "mark":
+            current = _note(records, part)
+        elif kind == "said":
+            said.append(part)
+        elif match := _SUMMARY.search(part):
+            count += int(match[1] or match[2])
+        elif not _NO_FINDING.match(part):
+            named = next((k for k in by_length if f"{k}_kernel" in part), current)
+            record = records.setdefault(named, Record(named))
+            record.findings.append(_shown(part, record.case))
+    return Reading(records, count, said)
+
+
+def _parts(text: str) -> Iterator[tuple[str, str]]:
+    """Marks, the tool's blocks, which end at a bare prefix, and all other lines."""
+    block: list[str] = []
+    for line in text.splitlines():
+        match = _PREFIX.match(line)
+        if match is None or not (match[1] or "").strip():
+            yield from _block(block)
+            block = []
+        if match is None and line.startswith(MARK):
+            yield "mark", line.removeprefix(MARK)
+        elif match is None:
+            yield "said", line
+        elif (match[1] or "").strip():
+            content = match[1]
+            if block and not content.startswith((" ", "\t")):
+                yield from _block(block)
+                block = []
+            block.append(content)
+    yield from _block(block)
+
+
+def _block(lines: list[str]) -> Iterator[tuple[str, str]]:
+    if lines:
+        yield "tool", "\n".join(lines)
+
+
+def _note(records: dict[str, Record], text: str) -> str:
+    """Note one line of the process; the kernel it is about."""
+    values = json.loads(text)
+    kernel = str(values["kernel"])
+    record = records.setdefault(kernel, Record(kernel))
+    match values["event"]:
+        case "case":
+            record.case = values["case"]
+        case "error":
+            record.story = values["story"]
+        case "end":
+            record.calls = values["calls"]
+    return kernel
+
+
+def _shown(block: str, case: str) -> str:
+    """A finding without its host backtrace, with the case under which it came."""
+    lines = [" ".join(line.split()) for line in block.splitlines()]
+    end = next((i for i, line in enumerate(lines) if _BACKTRACE.search(line)), None)
+    return "\n".join([*lines[:end][:_MOST_LINES], *([case] if case else [])])

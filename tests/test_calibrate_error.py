@@ -1,0 +1,53 @@
+"""The calibration's faults are faults: what it plants changes kernels and results."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def script():
+    path = ROOT / "benchmarks" / "calibrate_error.py"
+    spec = importlib.util.spec_from_file_location("calibrate_error", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def bench(script, tmp_path: Path):
+    plans = {plan.name: plan for plan in script.load(ROOT / "spec.yaml")}
+    return script.Bench(torch.device("cpu"), plans, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "edit", "text"),
+    [
+        ("gemm_nn_bf16", "accumulator narrowed", ".to(tl.float16).to(tl.float32)"),
+        ("gemm_nn_fp16", "last of K masked", "K - k - 1"),
+        ("gemm_nn_fp32", "tf32", "'tf32'"),
+    ],
+)
+def test_kernels_are_edited(script, bench, name: str, edit: str, text: str) -> None:
+    source = (ROOT / "generated" / f"{name}.py").read_text()
+    assert text not in source
+    found = script._edited(bench.plans[name], source, edit)
+    assert text in found.replace('"', "'")
+
+
+def test_one_element_loses_what_it_should(script, bench) -> None:
+    name = "gemm_nn_fp16"
+    inputs = bench.inputs(name, "narrow", 256, 1)
+    got = bench.kernel(name)(inputs.a, inputs.b)
+    assert not bench.verdict(name, inputs, got).fault
+    for columns in (1, 32):
+        faulty = script.with_loss(bench.plans[name], inputs, got, columns, 1)
+        assert int((faulty != got).sum()) == 1
+        assert bench.verdict(name, inputs, faulty).fault

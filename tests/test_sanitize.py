@@ -1,0 +1,206 @@
+"""`gemmgen verify --sanitize` without a GPU: commands, findings, whose they are.
+
+A script stands for compute-sanitizer; under it kernels run in the interpreter.
+"""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from gemmgen import builder, plan
+from gemmgen.cli import main
+from gemmgen.errors import EnvironmentMissing
+from gemmgen.verification import sanitizer
+from gemmgen.verification.findings import FOUND, read
+from gemmgen.verification.process import Subject
+from gemmgen.verification.sanitized import MARK, cases
+from gemmgen.verification.sanitizer import Session, command, environment, judged
+
+SPEC = """\
+gemmgen: 1
+targets: [sm_80]
+kernels:
+  - {name: one, op: gemm, layout: NN, dtype: fp16, tiles: {m: 16, n: 32, k: 32}}
+  - {name: one_more, op: gemm, layout: NN, dtype: fp16, tiles: {m: 16, n: 16, k: 16}}
+"""
+READ = """\
+========= Invalid __global__ read of size 2 bytes
+=========     at one_more_kernel+0x1a0 in one_more.py:42
+=========     by thread (3,0,0) in block (0,0,0)
+=========     Saved host backtrace up to driver entry point at kernel launch time
+=========         Host Frame: cuLaunchKernelEx [0x1] in libcuda.so.1
+=========
+"""
+RACE = """\
+========= Error: Race reported between Write access at one_kernel+0x10 in one.py:9
+=========     and Read access at one_kernel+0x20 in one.py:12 [64 hazards]
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+NAMES = ["one", "one_more"]
+
+
+def mark(event: str, kernel: str, **values: object) -> str:
+    return MARK + json.dumps({"event": event, "kernel": kernel, **values}) + "\n"
+
+
+def ran(kernel: str, between: str = "") -> str:
+    case = mark("case", kernel, case="M=17 N=33 K=33")
+    return mark("start", kernel) + case + between + mark("end", kernel, calls=9)
+
+
+def statuses(text: str, code: int | None = 0) -> dict[str, str]:
+    found = judged("memcheck", "cuda", Session(text, code, 2.0), NAMES)
+    return {one.kernel: one.status for one in found}
+
+
+def test_clean_kernels_pass() -> None:
+    text = "========= COMPUTE-SANITIZER\n" + ran("one") + ran("one_more")
+    text += "========= ERROR SUMMARY: 0 errors\n"
+    found = judged("memcheck", "cuda", Session(text, 0, 2.0), NAMES)
+    assert [(one.kernel, one.check, one.status, one.examples) for one in found] == [
+        (name, "memcheck", "passed", 9) for name in NAMES
+    ]
+
+
+def test_a_finding_is_the_kernel_s_that_it_names_wherever_it_stands() -> None:
+    text = ran("one", READ) + ran("one_more") + "========= ERROR SUMMARY: 1 error\n"
+    assert statuses(text, FOUND) == {"one": "passed", "one_more": "failed"}
+    (finding,) = read(text, NAMES).records["one_more"].findings
+    assert finding.splitlines()[:2] == [
+        "Invalid __global__ read of size 2 bytes",
+        "at one_more_kernel+0x1a0 in one_more.py:42",
+    ]
+    assert "Host Frame" not in finding and "backtrace" not in finding
+
+
+def test_a_finding_that_names_no_kernel_is_that_of_the_one_that_runs() -> None:
+    nameless = READ.replace("one_more_kernel", "void at::fill_kernel")
+    text = ran("one") + ran("one_more", nameless)
+    assert statuses(text, FOUND) == {"one": "passed", "one_more": "failed"}
+    (record,) = [r for r in read(text, NAMES).records.values() if r.findings]
+    assert record.findings[0].endswith("M=17 N=33 K=33")
+
+
+def test_races_are_read_and_counted() -> None:
+    reading = read(ran("one") + RACE, NAMES)
+    assert reading.count == 1
+    assert "and Read access" in reading.records["one"].findings[0]
+    assert statuses(ran("one") + RACE, FOUND) == {"one": "failed"}
+
+
+def test_only_kernels_that_were_begun_are_settled() -> None:
+    first = mark("start", "one") + mark("case", "one", case="M=1")
+    assert statuses(first, 139) == {"one": "crashed"}
+    assert statuses(first, None) == {"one": "timed out"}
+    assert statuses(first + mark("error", "one", story="CUDA error"), 1) == {
+        "one": "error"
+    }
+    assert statuses("Segmentation fault", 139) == {"one": "crashed"}
+
+
+def test_errors_that_are_counted_but_not_shown_fail_all() -> None:
+    text = ran("one") + ran("one_more") + "========= ERROR SUMMARY: 2 errors\n"
+    assert set(statuses(text, FOUND).values()) == {"failed"}
+    assert set(statuses(READ.replace("one_more_", "x_") + text, FOUND).values()) == {
+        "failed"
+    }
+
+
+def test_an_error_after_a_finding_is_the_finding() -> None:
+    text = mark("start", "one_more") + READ
+    text += mark("error", "one_more", story="AcceleratorError: launch failure")
+    text += "========= Target application returned an error\n"
+    (outcome,) = judged("memcheck", "cuda", Session(text, FOUND, 1.0), NAMES[1:])
+    assert outcome.status == "failed"
+    assert outcome.detail.startswith("Invalid __global__ read")
+
+
+def test_the_command_and_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
+    line = command("memcheck", Path("job.json"))
+    assert line[:3] == ["compute-sanitizer", "--tool", "memcheck"]
+    assert line[line.index("--error-exitcode") + 1] == str(FOUND)
+    assert line[-1] == "job.json"
+    variables = environment("cuda")
+    assert variables["PYTORCH_NO_CUDA_MEMORY_CACHING"] == "1"
+    assert variables["TRITON_INTERPRET"] == "0"
+    assert "PYTORCH_CUDA_ALLOC_CONF" not in variables
+
+
+@pytest.fixture
+def subjects(tmp_path: Path) -> list[Subject]:
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC)
+    builder.build([path])
+    folder = tmp_path / "generated"
+    return [
+        Subject(one, folder / f"{one.name}.py", str(path)) for one in plan.load(path)
+    ]
+
+
+def test_racecheck_gets_few_shapes(subjects: list[Subject]) -> None:
+    from gemmgen.verification.comparison import Block
+
+    many = list(cases(subjects[0].plan, Block(16, 32, 32), "memcheck"))
+    few = list(cases(subjects[0].plan, Block(16, 32, 32), "racecheck"))
+    assert len(few) == 2 < len(many)
+    assert all(case.m % 16 and case.n % 32 and case.k % 32 for case in few)
+
+
+def fake(folder: Path, then: str) -> None:
+    """A compute-sanitizer that runs what it is given, then does something."""
+    folder.mkdir()
+    program = folder / "compute-sanitizer"
+    program.write_text(
+        '#!/bin/sh\necho "========= COMPUTE-SANITIZER"\ntool=$2\n'
+        'while [ "$1" != application-only ]; do shift; done; shift\n'
+        f'"$@"\n{then}'
+    )
+    program.chmod(0o755)
+
+
+def test_from_end_to_end_with_one_tool_that_finds(
+    subjects: list[Subject], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finding = f"cat <<'END'\n{READ}END\nexit {FOUND}"
+    fake(tmp_path / "bin", f"if [ $tool = initcheck ]; then {finding}\nfi\nexit 0\n")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    told: list[str] = []
+    found = sanitizer.sanitize(subjects, "cpu", lambda one: told.append(one.kernel))
+    assert {(one.check, one.kernel): one.status for one in found} == {
+        (tool, name): "passed" for tool in sanitizer.TOOLS for name in NAMES
+    } | {("initcheck", "one_more"): "failed"}
+    assert len(told) == len(found)
+    assert all(one.examples > 1 for one in found if one.ok)
+    (failure,) = [one for one in found if not one.ok]
+    assert failure.detail.splitlines()[-1].endswith("--sanitize --only one_more")
+
+
+def test_after_a_crash_the_rest_is_run(
+    subjects: list[Subject], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = subjects[0].path
+    broken.write_text("import os\nos.abort()\n")
+    fake(tmp_path / "bin", "exit $?\n")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    found = sanitizer._checked("memcheck", subjects, "cpu", sanitizer._Running(), None)
+    assert [one.status for one in found] == ["crashed", "passed"]
+    assert "before its first call" in found[0].detail
+
+
+def test_a_hang_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = sanitizer._Running().run(["sh", "-c", "echo on; sleep 60"], "cpu", 0.5)
+    assert (session.text, session.code) == ("on\n", None)
+
+
+def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    with pytest.raises(EnvironmentMissing, match="needs a GPU"):
+        sanitizer.require("cpu")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(EnvironmentMissing, match="compute-sanitizer on PATH"):
+        sanitizer.require("cuda")
+    assert main(["verify", "--sanitize", "--cpu", "none.yaml"]) == 3
+    assert "--sanitize needs a GPU" in capsys.readouterr().err
