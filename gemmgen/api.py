@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from gemmgen.verification.report import Verification
 
 __all__ = [
-    "STAGES",
     "Report",
     "build",
     "check",
@@ -34,8 +33,6 @@ __all__ = [
     "verify",
 ]
 
-STAGES = ("spec", "plan", "source")
-
 
 def kernels(specs: Sequence[Path]) -> tuple[Plan, ...]:
     """The plans of every kernel of the specs, expanded, in their order."""
@@ -43,7 +40,7 @@ def kernels(specs: Sequence[Path]) -> tuple[Plan, ...]:
 
 
 def stage(spec: Path, name: str, which: str) -> str | dict[str, Any]:
-    """One kernel at a stage of `STAGES`: its resolved entry, its plan or its source."""
+    """One kernel at a stage: its resolved entry (spec), its plan or its source."""
     plan = _named(spec, name)
     if which == "plan":
         return asdict(plan)

@@ -11,7 +11,6 @@ from typing import Any
 
 from gemmgen.errors import SpecError
 
-FORMATS = ("text", "json", "github")
 SCHEMA = 1
 """Number of the JSON output's form; it rises when a key changes its meaning."""
 

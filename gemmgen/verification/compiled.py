@@ -27,7 +27,6 @@ from gemmgen.verification.machine_code import (
     usage,
 )
 
-_TRITON_NAMES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32", "fp64": "fp64"}
 _PTX_INSTRUCTION = {
     "wgmma": r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k\d+\.{acc}\.{operand}",
     "mma": r"mma\.sync\.aligned\.m\d+n\d+k\d+\.row\.col\.{acc}\.{operand}",
@@ -128,7 +127,8 @@ def _pointer_types(plan: Plan) -> dict[str, str]:
     types = {plan.a.name: plan.dtype, plan.b.name: plan.dtype}
     types |= {one.name: one.dtype for one in plan.tensors}
     types |= {one.name: one.dtype for one in plan.results}
-    return {f"{name}_ptr": _TRITON_NAMES[dtype] for name, dtype in types.items()}
+    # Triton's signatures name the floating types as specs do.
+    return {f"{name}_ptr": dtype for name, dtype in types.items()}
 
 
 def _unit_strides(plan: Plan) -> list[str]:
