@@ -8,9 +8,10 @@ import ast
 import builtins
 
 from gemmgen.functions import OPS
+from gemmgen.schedules import SCHEDULES
 
 _NODES = (
-    ast.Module, ast.Expr, ast.Constant, ast.Name, ast.Attribute, ast.Load, ast.Store,
+    ast.Module, ast.Expr, ast.Constant, ast.If, ast.IfExp, ast.Lambda, ast.AnnAssign, ast.Name, ast.Attribute, ast.Load, ast.Store,
     ast.Import, ast.ImportFrom, ast.alias, ast.FunctionDef, ast.arguments, ast.arg,
     ast.keyword, ast.Return, ast.Assign, ast.AugAssign, ast.For, ast.With,
     ast.withitem, ast.Call, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.Dict,
@@ -19,10 +20,23 @@ _NODES = (
 )  # fmt: skip
 _TOP = (ast.Import, ast.ImportFrom, ast.FunctionDef)
 _IMPORTS = {("torch", None), ("triton", None), ("triton.language", "tl")}
+_GLUON = "triton.experimental.gluon"
+_HOPPER = f"{_GLUON}.language.nvidia.hopper"
+_IMPORTS_FROM = {
+    (0, "triton.experimental"): {("gluon", None)},
+    (0, _GLUON): {("language", "gl")},
+    (0, f"{_GLUON}.language.nvidia"): {("hopper", None)},
+    (0, _HOPPER): {("mbarrier", None), ("tma", None)},
+}
 _SUPPORT = {
-    "Tile", "check", "number", "offset_type", "on_device", "result", "rows", "select",
-    "split",
+    "ANY", "FILL", "Tile", "check", "number", "offset_type", "processors", "result", "rows",
+    "select", "split",
 }  # fmt: skip
+_LAUNCH = {"Block", "Launch", "remembered"}
+_IMPORTS_FROM |= {
+    (1, "_support"): {(name, None) for name in _SUPPORT},
+    (1, "_launch"): {(name, None) for name in _LAUNCH},
+}
 _BUILTINS = {"float", "min", "range", "tuple"}
 _ATTRIBUTES = {
     "torch": {"Tensor", "float16", "bfloat16", "float32", "float64"},
@@ -30,14 +44,27 @@ _ATTRIBUTES = {
     "tl": {
         "arange", "cdiv", "constexpr", "dot", "float16", "bfloat16", "float32",
         "float64", "full", "load", "maximum", "minimum", "program_id", "store", "where",
-        "zeros", "PropagateNan",
+        "zeros", "PropagateNan", "assume", "atomic_add", "debug_barrier", "int64",
+        "num_programs", "range", "sum",
         *(op.triton[3:] for op in OPS.values() if op.in_place),
     },
+    "gluon": {"jit"},
+    "gl": {
+        "NVMMADistributedLayout", "SliceLayout", "allocate_shared_memory", "arange",
+        "static_range", "warp_specialize", "zeros",
+    },
+    "hopper": {"fence_async_shared", "warpgroup_mma", "warpgroup_mma_wait"},
+    "mbarrier": {"MBarrierLayout", "arrive", "expect", "init", "wait"},
+    "tma": {"async_copy_global_to_shared", "async_copy_shared_to_global", "store_wait"},
 }  # fmt: skip
 _OF_VALUES = {
-    "ALL", "device", "shape", "stride", "to", "unsqueeze",
-    "m", "n", "k", "group_m", "stages", "warps",
+    "ALL", "T", "count", "device", "index", "layout", "load", "parts", "permute", "run",
+    "schedule", "shape", "store", "stride", "to", "unsqueeze",
+    "m", "n", "k", "group_m", "rows", "stages", "teams", "warps",
 }  # fmt: skip
+
+
+_DECORATORS = ("triton.jit", "triton.autotune", "gluon.jit", "remembered")
 
 
 class NotAllowed(Exception):
@@ -56,7 +83,7 @@ def check_module(tree: ast.Module, name: str) -> None:
     ]
     if public != [name]:
         raise NotAllowed(f"module {name} does not define {name} once")
-    known = _BUILTINS | set(_ATTRIBUTES) | _SUPPORT | _bound(tree)
+    known = _BUILTINS | set(_ATTRIBUTES) | _SUPPORT | _LAUNCH | _bound(tree)
     if clash := _bound(tree) & (set(_ATTRIBUTES) | set(dir(builtins)) & _BUILTINS):
         raise NotAllowed(f"module {name} binds {sorted(clash)}")
     for node in ast.walk(tree):
@@ -77,14 +104,19 @@ def _is_table(statement: ast.stmt) -> bool:
             isinstance(row, ast.Call)
             and isinstance(row.func, ast.Name)
             and row.func.id == "Tile"
-            and all(_is_whole(keyword.value) for keyword in row.keywords)
+            and all(map(_is_plain, [*row.args, *(one.value for one in row.keywords)]))
             for row in statement.value.elts
         )
     )
 
 
-def _is_whole(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and type(node.value) is int
+def _is_plain(node: ast.expr) -> bool:
+    """Whether it is a whole number, the name of a schedule, ANY or FILL."""
+    if isinstance(node, ast.Name):
+        return node.id in ("ANY", "FILL")
+    return isinstance(node, ast.Constant) and (
+        type(node.value) is int or node.value in SCHEDULES
+    )
 
 
 def _bound(tree: ast.Module) -> set[str]:
@@ -107,9 +139,8 @@ def _check_node(node: ast.AST, known: set[str]) -> None:
                 if (alias.name, alias.asname) not in _IMPORTS:
                     raise _refused(node, f"imports {alias.name}")
         case ast.ImportFrom():
-            names = {alias.name for alias in node.names if alias.asname is None}
-            own = (node.module, node.level) == ("_support", 1)
-            if not own or len(names) != len(node.names) or not names <= _SUPPORT:
+            names = {(alias.name, alias.asname) for alias in node.names}
+            if not names <= _IMPORTS_FROM.get((node.level, node.module or ""), set()):
                 raise _refused(node, f"imports from {node.module}")
         case ast.Name() if node.id not in known:
             raise _refused(node, f"uses the name {node.id}")
@@ -123,9 +154,9 @@ def _check_node(node: ast.AST, known: set[str]) -> None:
 
 
 def _check_decorator(node: ast.expr) -> None:
-    """`@triton.jit`, or a call of it or of `triton.autotune`."""
+    """`@triton.jit`, `@gluon.jit`, `@remembered`, or a call of them or `autotune`."""
     function = node.func if isinstance(node, ast.Call) else node
-    if ast.unparse(function) not in ("triton.jit", "triton.autotune"):
+    if ast.unparse(function) not in _DECORATORS:
         raise _refused(node, "is no decorator of a kernel")
 
 

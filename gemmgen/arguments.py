@@ -40,6 +40,11 @@ class Operand:
         return tuple(f"{self.name}.stride({i})" for i in range(len(self.axes)))
 
     @property
+    def is_matrix(self) -> bool:
+        """Whether it is indexed [m, n]."""
+        return len(self.axes) == 2
+
+    @property
     def parameter(self) -> str:
         """The kernel's parameter. A float argument is fp32 unless annotated."""
         if not self.is_number:
@@ -54,17 +59,18 @@ class Operand:
     @property
     def load(self) -> str:
         """The statement that loads a tile's part of it, cast to the arithmetic."""
-        if len(self.axes) == 2:
+        if self.is_matrix:
             matrix = Matrix(self.name, (self.axes[0], self.axes[1]))
             pointers, mask = matrix.pointers, matrix.mask
         else:
             axis, stride = self.axes[0], self.strides[0]
             pointers = f"{self.name}_ptr + offs_{axis} * {stride}"
             mask = f"mask_{axis}"
-        return f"{self.name} = tl.load({pointers}, mask={mask}){self._cast}"
+        return f"{self.name} = tl.load({pointers}, mask={mask}){self.cast}"
 
     @property
-    def _cast(self) -> str:
+    def cast(self) -> str:
+        """The conversion of what was loaded, if the arithmetic is another type."""
         if self.dtype == self.arithmetic:
             return ""
         return f".to(tl.{DTYPES[self.arithmetic].triton})"
@@ -85,11 +91,14 @@ class Result:
         return Matrix(self.name, ("m", "n"))
 
     @property
+    def rounded(self) -> str:
+        """The value, rounded once, as kernel text."""
+        if self.dtype == self.arithmetic:
+            return self.value
+        return f"{self.value}.to(tl.{DTYPES[self.dtype].triton})"
+
+    @property
     def store(self) -> str:
-        """The statement that rounds once and stores the tile."""
-        rounded = (
-            self.value
-            if self.dtype == self.arithmetic
-            else f"{self.value}.to(tl.{DTYPES[self.dtype].triton})"
-        )
-        return f"tl.store({self.matrix.pointers}, {rounded}, mask={self.matrix.mask})"
+        """The statement that stores a tile through pointers."""
+        pointers, mask = self.matrix.pointers, self.matrix.mask
+        return f"tl.store({pointers}, {self.rounded}, mask={mask})"

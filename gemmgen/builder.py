@@ -14,7 +14,7 @@ from gemmgen.errors import SpecError, SpecErrors, UsageError, quoted
 from gemmgen.folder import (
     LOCK,
     PACKAGE,
-    SUPPORT,
+    SHARED,
     Change,
     Contents,
     Found,
@@ -145,7 +145,7 @@ def _sources(specs: Sequence[Path], target: Path) -> dict[str, Path]:
 
 
 def _check_names(kernels: Iterable[_Kernel]) -> None:
-    owners = {PACKAGE: "gemmgen", SUPPORT: "gemmgen"}
+    owners = dict.fromkeys((PACKAGE, *SHARED), "gemmgen")
     for kernel in kernels:
         other = owners.setdefault(kernel.file, kernel.source)
         if other != kernel.source:
@@ -163,7 +163,7 @@ def _wanted(job: _Job, on_done: OnDone | None, *, gate: bool) -> Wanted:
     made = generator.digest()
     known = {} if gate else lockfile.vouched(folder.look(job.folder), made)
     files = _modules(job.kernels, known, on_done)
-    files[SUPPORT] = _text(known.get(SUPPORT)) or _support()
+    files |= {name: _text(known.get(name)) or _shared(name) for name in SHARED}
 
     def finish(found: Contents, others: Contents) -> dict[str, str]:
         kernels = sorted([kernel.file for kernel in job.kernels] + list(others))
@@ -211,10 +211,10 @@ def _render(kernel: _Kernel) -> str:
     return render.module(kernel.plan, kernel.source)
 
 
-def _support() -> str:
+def _shared(name: str) -> str:
     from gemmgen import render
 
-    return render.support()
+    return render.shared(name)
 
 
 def _package(kernels: Iterable[str]) -> str:

@@ -99,9 +99,17 @@ class Description:
         return plan.dtype + precision + arrow
 
     @property
+    def title(self) -> str:
+        """What runs the product: the one schedule in words, or all by name."""
+        names_ = self.plan.schedules
+        if len(names_) == 1:
+            return SCHEDULES[names_[0]].title
+        return f"schedules {', '.join(names_)}"
+
+    @property
     def module_doc(self) -> str:
         """The module's docstring."""
-        title = SCHEDULES[self.plan.schedule].title
+        title = self.title
         line = f"{self.formula[0]} in {self.types}, {title}."
         if len(self.formula) == 1 and len(line) <= WIDTH - 6:
             return f'"""{line}"""'

@@ -47,12 +47,13 @@ _CANDIDATES: dict[str, tuple[tuple[int, int, int], ...]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """For GPUs from `architecture` on and shapes up to M and N (None: any), a tile."""
+    """For GPUs from `architecture` on and sizes up to M, N, K (None: any), a tile."""
 
     architecture: int
     m: int | None
     n: int | None
     tile: Tile
+    k: int | None = None
 
 
 def candidates(

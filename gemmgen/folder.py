@@ -17,6 +17,9 @@ from gemmgen.header import Header
 
 PACKAGE = "__init__.py"
 SUPPORT = "_support.py"
+LAUNCH = "_launch.py"
+SHARED = (SUPPORT, LAUNCH)
+"""The files that every kernel's module imports from."""
 LOCK = "gemmgen.lock.json"
 
 _MODULE = re.compile(r"[a-z_][a-z0-9_]*\.py")

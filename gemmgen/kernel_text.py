@@ -1,4 +1,4 @@
-"""The text of a kernel: helpers, signature, product, epilogue.
+"""The text of a kernel: signature, loads, product, epilogue, stores.
 
 Every choice between two spellings is made here, so that a template has none.
 """
@@ -11,6 +11,7 @@ from gemmgen.expression import spell, triton_function
 from gemmgen.functions import OPS
 from gemmgen.model import Tile
 from gemmgen.plan import Plan
+from gemmgen.schedules import Schedule
 
 BLOCKS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
 _HELPER = '''@triton.jit
@@ -19,60 +20,100 @@ def {name}({parameters}):
 {body}'''
 
 
+def helpers(plan: Plan) -> list[str]:
+    """The functions that the epilogue calls and Triton lacks, in order of use."""
+    rows = [OPS[name] for name in plan.epilogue.functions if name in OPS]
+    return [
+        _HELPER.format(
+            name=row.name,
+            parameters=", ".join(row.parameters),
+            doc=row.doc,
+            body=textwrap.indent(
+                "\n".join([*row.steps, f"return {row.triton}"]), "    "
+            ),
+        )
+        for row in rows
+        if not row.in_place
+    ]
+
+
 @dataclass(frozen=True)
 class KernelText:
-    """The fragments of one kernel, in the order in which it reads."""
+    """The fragments of one kernel in one schedule, in the order in which it reads."""
 
     plan: Plan
+    schedule: Schedule
 
     @property
-    def helpers(self) -> list[str]:
-        """The functions that the epilogue calls and Triton lacks, in order of use."""
-        rows = [OPS[name] for name in self.plan.epilogue.functions if name in OPS]
-        return [
-            _HELPER.format(
-                name=row.name,
-                parameters=", ".join(row.parameters),
-                doc=row.doc,
-                body=textwrap.indent(
-                    "\n".join([*row.steps, f"return {row.triton}"]), "    "
-                ),
-            )
-            for row in rows
-            if not row.in_place
-        ]
+    def name(self) -> str:
+        """The kernel's own name."""
+        return self.plan.name + self.schedule.kernel_suffix
 
     @property
     def decorator(self) -> str:
         """`@triton.jit`, told which sizes need no kernel of their own; autotuning.
 
-        M is only compared with unless it runs along A's contiguous axis.
+        M is only compared with unless pointers run along it.
         """
         jit = "@triton.jit"
-        if self.plan.a.contiguous_axis != "m":
+        if self.plan.a.contiguous_axis != "m" or self.described("inputs"):
             jit = '@triton.jit(do_not_specialize=["M"])'
         if not self.plan.configs:
             return jit
         configs = ", ".join(_config(tile) for tile in self.plan.configs)
         return f'@triton.autotune([{configs}], key=["M", "N", "K"])\n{jit}'
 
+    def described(self, role: str) -> bool:
+        """Whether the tensors of a role come as descriptors."""
+        return role in self.schedule.described
+
     @property
     def parameters(self) -> list[str]:
         """The kernel's parameters, in order."""
-        plan = self.plan
+        plan, inputs = self.plan, "_desc" if self.described("inputs") else "_ptr"
+        results = "_desc" if self.described("results") else "_ptr"
         return [
-            f"{plan.a.name}_ptr",
-            f"{plan.b.name}_ptr",
-            *(one.parameter for one in plan.operands),
-            *(f"{one.name}_ptr" for one in plan.results),
+            *(one.name + inputs for one in (plan.a, plan.b)),
+            *self.operand_parameters,
+            *(one.name + results for one in plan.results),
+            *(("parts_ptr", "count_ptr") if self.schedule.splits else ()),
             *("M", "N", "K"),
-            *plan.a.strides,
-            *plan.b.strides,
-            *(stride for one in plan.operands for stride in one.strides),
-            *(stride for one in plan.results for stride in one.matrix.strides),
-            "INDEX: tl.constexpr",
-            *(f"{block}: tl.constexpr" for block in BLOCKS),
+            *(("SPLIT_K",) if self.schedule.splits else ()),
+            *self.strides,
+            *(("INDEX: tl.constexpr",) if self.indexes else ()),
+            *(f"{one}: tl.constexpr" for one in self.schedule.constants),
         ]
+
+    @property
+    def operand_parameters(self) -> list[str]:
+        """The parameters of the epilogue's operands."""
+        described = self.described("operands")
+        return [
+            f"{one.name}_desc" if one.is_matrix and described else one.parameter
+            for one in self.plan.operands
+        ]
+
+    @property
+    def strides(self) -> list[str]:
+        """The strides of what comes as pointers."""
+        plan, found = self.plan, list[str]()
+        if not self.described("inputs"):
+            found += [*plan.a.strides, *plan.b.strides]
+        for one in plan.operands:
+            if not (one.is_matrix and self.described("operands")):
+                found += one.strides
+        if not self.described("results"):
+            for result in plan.results:
+                found += result.matrix.strides
+        return found
+
+    @property
+    def indexes(self) -> bool:
+        """Whether offsets within a matrix are computed, which may need 64 bits."""
+        pointers = not self.described("operands") and any(
+            one.is_matrix for one in self.plan.operands
+        )
+        return pointers or not self.described("results")
 
     @property
     def accumulator(self) -> str:
@@ -81,14 +122,81 @@ class KernelText:
 
     @property
     def dot(self) -> str:
-        """The product of one K block."""
-        plan = self.plan
-        arguments = [plan.a.name, plan.b.name, "acc"]
-        if plan.precision:
-            arguments.append(f'input_precision="{plan.precision}"')
-        if plan.accumulator != "fp32":
+        """The product of one K block: A times B, both loaded as they are multiplied."""
+        return self._dot(self.plan.a.name, self.plan.b.name)
+
+    @property
+    def transposed_dot(self) -> str:
+        """The same, transposed: B's columns become the rows of the product."""
+        return self._dot(f"{self.plan.b.name}.T", f"{self.plan.a.name}.T")
+
+    @property
+    def described_dot(self) -> str:
+        """`dot` of blocks that descriptors load as they are stored."""
+        return self._dot(self.plan.a.block(rows="m"), self.plan.b.block(rows="k"))
+
+    @property
+    def described_transposed_dot(self) -> str:
+        """`transposed_dot` of blocks that descriptors load as they are stored."""
+        return self._dot(self.plan.b.block(rows="n"), self.plan.a.block(rows="k"))
+
+    def _dot(self, left: str, right: str) -> str:
+        arguments = [left, right, "acc"]
+        if self.plan.precision:
+            arguments.append(f'input_precision="{self.plan.precision}"')
+        if self.plan.accumulator != "fp32":
             arguments.append(f"out_dtype={self.accumulator}")
         return f"tl.dot({', '.join(arguments)})"
+
+    @property
+    def products(self) -> str:
+        """B's block times a row of A, element by element, in the accumulator's type."""
+        cast = (
+            ""
+            if self.plan.dtype == self.plan.accumulator
+            else f".to({self.accumulator})"
+        )
+        return f"{self.plan.b.name}{cast} * {self.plan.a.name}{cast}"
+
+    @property
+    def a_block(self) -> str:
+        """The load of a block of A through its descriptor."""
+        corner = self.plan.a.corner(m="tile_m * BLOCK_M", k="k")
+        return f"{self.plan.a.name}_desc.load({corner})"
+
+    @property
+    def b_block(self) -> str:
+        """The load of a block of B through its descriptor."""
+        corner = self.plan.b.corner(n="tile_n * BLOCK_N", k="k")
+        return f"{self.plan.b.name}_desc.load({corner})"
+
+    @property
+    def tile_offsets(self) -> list[str]:
+        """Offsets and masks along the axes that some pointer is indexed by."""
+        cast = ".to(INDEX)" if self.indexes else ""
+        lines = []
+        for axis in self._pointer_axes:
+            size = axis.upper()
+            offsets = f"tile_{axis} * BLOCK_{size} + tl.arange(0, BLOCK_{size})"
+            lines.append(
+                f"offs_{axis} = ({offsets}){cast}"
+                if cast
+                else f"offs_{axis} = {offsets}"
+            )
+            lines.append(f"mask_{axis} = offs_{axis} < {size}")
+        return lines
+
+    @property
+    def _pointer_axes(self) -> list[str]:
+        used = {axis for one in self.plan.tensors for axis in one.axes}
+        if not self.described("results"):
+            used |= {"m", "n"}
+        return sorted(used)
+
+    @property
+    def loads(self) -> list[str]:
+        """The loads of the epilogue's operands."""
+        return [one.load for one in self.plan.tensors]
 
     @property
     def statements(self) -> list[str]:
@@ -99,6 +207,17 @@ class KernelText:
             + spell(one.value, lambda name: spelled.get(name, name), triton_function)
             for one in self.plan.epilogue.statements
             if not self.plan.epilogue.is_identity(one.target)
+        ]
+
+    @property
+    def stores(self) -> list[str]:
+        """The stores of the results."""
+        if not self.described("results"):
+            return [one.store for one in self.plan.results]
+        corner = "[tile_m * BLOCK_M, tile_n * BLOCK_N]"
+        return [
+            f"{one.name}_desc.store({corner}, {one.rounded})"
+            for one in self.plan.results
         ]
 
 

@@ -8,13 +8,34 @@ from dataclasses import dataclass
 
 from gemmgen.dispatch import Row
 from gemmgen.dtypes import DTYPES
+from gemmgen.kernel_text import KernelText
 from gemmgen.layouts import AXIS_SIZES
+from gemmgen.model import FILL
 from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
+from gemmgen.schedules import FALLBACK, SCHEDULES, Schedule
 
-_TILE_ARGUMENTS = (
-    *("tile.m", "tile.n", "tile.k", "tile.group_m"),
-    *("num_stages=tile.stages", "num_warps=tile.warps"),
+_CONSTANTS = {
+    "BLOCK_M": "tile.m",
+    "BLOCK_N": "tile.n",
+    "BLOCK_K": "tile.k",
+    "GROUP_M": "tile.group_m",
+    "STAGES": "tile.stages",
+    "TEAMS": "tile.teams",
+}
+_ONE_A_TILE = "(tile.count(M, N),)"
+_ONE_A_PART = "(tiles, parts)"
+_ONE_AN_SM = "(min(tile.count(M, N), processors({device})),)"
+_GRIDS = {
+    "tiled": _ONE_A_TILE,
+    "tma": _ONE_A_PART,
+    "split_k": _ONE_A_PART,
+    "persistent": _ONE_AN_SM,
+    "warp_specialized": _ONE_AN_SM,
+    "gemv": "(triton.cdiv(N, tile.n), M)",
+}
+_RACED_GRID = (
+    'lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),)'
 )
 
 
@@ -149,8 +170,13 @@ class LauncherText:
     def support(self) -> list[str]:
         """The names that the module takes from the support module."""
         plan = self.plan
-        used = {"check": True, "result": True, "offset_type": True, "on_device": True}
-        used |= {
+        used = {
+            "check": True,
+            "result": True,
+            "offset_type": any(self.kernel(one).indexes for one in plan.schedules),
+            "processors": any(_GRIDS[one] == _ONE_AN_SM for one in plan.schedules),
+            "ANY": bool(plan.rows),
+            "FILL": any(row.tile.split_k == FILL for row in plan.rows),
             "Tile": bool(plan.rows),
             "select": bool(plan.rows),
             "rows": self.row_loop is not None,
@@ -160,57 +186,175 @@ class LauncherText:
         return sorted(name for name, needed in used.items() if needed)
 
     @property
+    def launching(self) -> list[str]:
+        """The names that the module takes from the launch module."""
+        described = any(SCHEDULES[one].described for one in self.plan.schedules)
+        return [*(["Block"] if described else []), "Launch", "remembered"]
+
+    def kernel(self, schedule: str) -> KernelText:
+        """The kernel of a schedule."""
+        return KernelText(self.plan, SCHEDULES[schedule])
+
+    @property
     def tensor_names(self) -> list[str]:
         """Every tensor that the kernel reads or writes."""
         numbers = {one.name for one in self.plan.operands if one.is_number}
         return [name for name in self.launched if name not in numbers]
 
     @property
-    def launch_arguments(self) -> list[str]:
-        """The kernel's arguments, in the order of its parameters."""
+    def described(self) -> dict[str, str]:
+        """For each schedule with descriptors, the tensors that they describe."""
+        return {
+            name: f"({', '.join(self._described(SCHEDULES[name]))})"
+            for name in self.plan.schedules
+            if SCHEDULES[name].described
+        }
+
+    def _described(self, schedule: Schedule) -> list[str]:
+        plan = self.plan
+        matrices = [one.name for one in plan.operands if one.is_matrix]
+        by_role = {
+            "inputs": [plan.a.name, plan.b.name],
+            "operands": matrices,
+            "results": self.result_names,
+        }
+        return [
+            name
+            for role, names in by_role.items()
+            for name in names
+            if role in schedule.described
+        ]
+
+    def tensors(self, schedule: str) -> list[str]:
+        """What the kernel takes first: tensors, or their blocks, and numbers."""
+        described = self._described(SCHEDULES[schedule])
+        return [
+            self._block(name, schedule) if name in described else name
+            for name in self.launched
+        ]
+
+    def _block(self, name: str, schedule: str) -> str:
+        """`Block(w, tile.n, tile.k)`, in the order in which the tensor is stored."""
+        sides = {axis: f"tile.{axis}" for axis in "mnk"}
+        if schedule == "warp_specialized":
+            sides["m"] = "tile.rows"  # of one consumer
+        matrices = {one.name: one for one in (self.plan.a, self.plan.b)}
+        axes = matrices[name].stored_axes if name in matrices else ("m", "n")
+        return f"Block({name}, {', '.join(sides[axis] for axis in axes)})"
+
+    def values(self, schedule: str) -> list[str]:
+        """What the kernel takes after them: sizes, strides, compile-time constants."""
+        text, plan = self.kernel(schedule), self.plan
+        strides = dict(zip(plan.a.strides, plan.a.stride_values, strict=True))
+        strides |= dict(zip(plan.b.strides, plan.b.stride_values, strict=True))
+        for one in plan.operands:
+            strides |= dict(zip(one.strides, one.stride_values, strict=True))
+        for result in plan.results:
+            matrix = result.matrix
+            strides |= dict(zip(matrix.strides, matrix.stride_values, strict=True))
+        found = ["M", "N", "K", *(("parts",) if text.schedule.splits else ())]
+        found += [strides[name] for name in text.strides]
+        if text.indexes:
+            found.append(f"offset_type({', '.join(self.tensor_names)})")
+        if plan.rows:
+            found += [_CONSTANTS[one] for one in text.schedule.constants]
+        return found
+
+    def grid(self, schedule: str) -> str:
+        """The programs of a launch."""
+        if self.plan.configs:
+            return _RACED_GRID
+        return _GRIDS[schedule].format(device=f"{self.plan.a.name}.device")
+
+    def preparation(self, schedule: str) -> list[str]:
+        """The statements before a schedule's `Launch`."""
+        if not SCHEDULES[schedule].splits:
+            return self.launch_sizes
+        return [
+            *self.launch_sizes,
+            "tiles = tile.count(M, N)",
+            f"parts = tile.parts(tiles, K, {self.plan.a.name}.device)",
+        ]
+
+    def call(self, schedule: str) -> list[str]:
+        """The arguments of a schedule's `Launch`."""
         plan = self.plan
         return [
-            *self.arguments,
-            *self.result_names,
-            *("M", "N", "K"),
-            *plan.a.stride_values,
-            *plan.b.stride_values,
-            *(value for one in plan.operands for value in one.stride_values),
-            *(value for one in plan.results for value in one.matrix.stride_values),
-            f"offset_type({', '.join(self.tensor_names)})",
-            *(_TILE_ARGUMENTS if plan.rows else ()),
+            self.kernel(schedule).name,
+            self.grid(schedule),
+            f"({', '.join(self.tensors(schedule))})",
+            f"({', '.join(self.values(schedule))})",
+            *(("tile",) if plan.rows else ()),
+            *(("splits=True",) if SCHEDULES[schedule].splits else ()),
         ]
 
     @property
-    def tile_choice(self) -> list[str]:
-        """The statements that choose the tile and with it the grid."""
+    def launch_parameters(self) -> list[str]:
+        """What each schedule's function takes."""
+        return [*(("tile",) if self.plan.rows else ()), *self.launched]
+
+    @property
+    def launch_choice(self) -> list[str]:
+        """The statements that choose the tile and launch its kernel."""
+        arguments = ", ".join(self.launch_parameters)
         if self.plan.configs:
-            cells = (
-                "(triton.cdiv(M, tile['BLOCK_M']) * triton.cdiv(N, tile['BLOCK_N']),)"
-            )
-            return ["def grid(tile):", f"    return {cells}", ""]
+            return [f"_tiled({arguments}).run()"]
+        described = "".join(f", {key}={value}" for key, value in self.described.items())
+        device = f"{self.plan.a.name}.device"
+        choice = f"tile = select(TILES, {device}, (M, N, K){described})"
+        if len(self.plan.schedules) == 1:
+            return [*self.launch_sizes, choice, f"_tiled({arguments}).run()"]
+        prepared = ", ".join(f'"{name}": _{name}' for name in self.plan.schedules)
         return [
-            f"tile = select(TILES, {self.plan.a.name}.device, M, N)",
-            "grid = (triton.cdiv(M, tile.m) * triton.cdiv(N, tile.n),)",
+            *self.launch_sizes,
+            choice,
+            f"schedules = {{{prepared}}}",
+            f"schedules[tile.schedule]({arguments}).run()",
         ]
 
     @property
     def rows(self) -> list[str]:
-        """The dispatch table, a row each."""
-        return [_row(row) for row in self.plan.rows]
+        """The dispatch table, its columns aligned under their names."""
+        rows = [list(_COLUMNS), *map(_cells, self.plan.rows)]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        heads, *lines = [
+            ", ".join(
+                [cells[0].ljust(widths[0])]
+                + [
+                    cell.rjust(width)
+                    for cell, width in zip(cells[1:], widths[1:], strict=True)
+                ]
+            )
+            for cells in rows
+        ]
+        heads = heads.replace(",", " ")
+        return [f"#    {heads}", *(f"Tile({_commas_first(line)})," for line in lines)]
 
 
-def _row(row: Row) -> str:
-    """`Tile(sm=90, M=64, m=64, n=128, k=64, group_m=8, stages=4, warps=4)`."""
-    limits = {"sm": row.architecture, "M": row.m, "N": row.n}
+_COLUMNS = (
+    *("schedule", "sm", "M", "N", "K"),
+    *("m", "n", "k", "group_m", "split_k", "stages", "warps"),
+)
+
+
+def _commas_first(line: str) -> str:
+    """Move the comma of a padded first cell beside its text."""
+    head, quote, rest = line.rpartition('"')
+    padding = len(rest) - len(rest.lstrip(" "))
+    return f"{head}{quote},{' ' * padding}{rest[padding + 1:]}"
+
+
+def _cells(row: Row) -> list[str]:
+    """One row of the table, a cell for each of `_COLUMNS`."""
     tile = row.tile
-    values = limits | {
-        "m": tile.m,
-        "n": tile.n,
-        "k": tile.k,
-        "group_m": tile.group_m,
-        "stages": tile.stages,
-        "warps": tile.warps,
-    }
-    given = (f"{key}={value}" for key, value in values.items() if value is not None)
-    return f"Tile({', '.join(given)})"
+    limits = ["ANY" if one is None else str(one) for one in (row.m, row.n, row.k)]
+    split_k = "FILL" if tile.split_k == FILL else str(tile.split_k)
+    sizes = (tile.m, tile.n, tile.k, tile.group_m)
+    return [
+        f'"{tile.schedule}"',
+        str(row.architecture),
+        *limits,
+        *map(str, sizes),
+        split_k,
+        *map(str, (tile.stages, tile.warps)),
+    ]

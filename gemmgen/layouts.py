@@ -78,6 +78,22 @@ class Matrix:
         return f"{self.name}.T" if self.transposed else self.name
 
     @property
+    def transpose(self) -> "Matrix":
+        """The same tensor with its axes named the other way round."""
+        return Matrix(self.name, (self.axes[1], self.axes[0]), not self.transposed)
+
+    def block(self, *, rows: str) -> str:
+        """A block as its descriptor loads it, transposed unless it is stored by `rows`.
+
+        Kernel text: `w.T` for a block [BLOCK_N, BLOCK_K] where k is to be first.
+        """
+        return self.name if self.stored_axes[0] == rows else f"{self.name}.T"
+
+    def corner(self, **origins: str) -> str:
+        """The first element of a block, by the tensor's own axes, as kernel text."""
+        return f"[{', '.join(origins[axis] for axis in self.stored_axes)}]"
+
+    @property
     def offsets(self) -> str:
         """Offsets of a tile at `offs_<axis>` in elements, as kernel text."""
         rows, columns = self.axes

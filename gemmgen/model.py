@@ -10,7 +10,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from gemmgen.dtypes import DTYPES
+from gemmgen.schedules import FALLBACK, SCHEDULES
 from gemmgen.targets import Target
+
+FILL = 0
+"""The split_k of a tile that is cut into as many parts as there are SMs for."""
 
 MAX_STAGES = 6
 """Deeper rings than this measured no faster on any shape (H100, published)."""
@@ -21,12 +25,14 @@ class Product:
     """What is multiplied: storage bytes of an operand element, and the unit used.
 
     `kind` is a key of `Target.flops_per_clock`: a dtype's name, or for fp32 inputs the
-    precision. `out_bytes` is the size of the largest result element.
+    precision. `out_bytes` is the size of the largest result element, `tile_bytes` that
+    of all results and operands [m, n] together.
     """
 
     kind: str
     bytes: int
     out_bytes: int
+    tile_bytes: int = 0
 
     @property
     def accumulator_words(self) -> int:
@@ -36,7 +42,10 @@ class Product:
 
 @dataclass(frozen=True)
 class Tile:
-    """The tile of one program: sizes in elements, `stages` of the load ring, warps."""
+    """The tile of one program: sizes in elements, `stages` of the load ring, warps.
+
+    `schedule` is the one that computes it, in `split_k` parts of K.
+    """
 
     m: int
     n: int
@@ -44,6 +53,21 @@ class Tile:
     group_m: int
     stages: int
     warps: int
+    schedule: str = FALLBACK
+    split_k: int = 1
+
+    @property
+    def teams(self) -> int:
+        """Of a specialized kernel: consumers that each have a tile of their own, or 1.
+
+        There are two groups of four warps; a tile of eight warps is shared by both.
+        """
+        return 8 // self.warps
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tile that one of the two consumers computes."""
+        return self.m * self.teams // 2
 
 
 def product_kind(dtype: str, precision: str | None) -> str:
@@ -54,12 +78,16 @@ def product_kind(dtype: str, precision: str | None) -> str:
 def instruction(tile: Tile, product: Product, target: Target) -> str:
     """The unit that Triton multiplies the tile with: fma, mma, wgmma or tcgen05.
 
-    Asynchronous units take tiles of at least 64 rows and whole warp groups. Triton 3.6
-    has no tensor-core path for fp64 above sm_90.
+    Asynchronous units take tiles of at least 64 rows and whole warp groups; schedules
+    that compute the transpose have n rows. Triton 3.6 has no tensor-core path for fp64
+    above sm_90.
     """
-    if product.kind == "ieee" or (product.kind == "fp64" and target.architecture > 90):
+    if tile.schedule == "gemv" or product.kind == "ieee":
         return "fma"
-    whole = tile.m >= 64 and tile.warps % 4 == 0
+    if product.kind == "fp64" and target.architecture > 90:
+        return "fma"
+    rows = tile.n if SCHEDULES[tile.schedule].splits else tile.m
+    whole = rows >= 64 and tile.warps % 4 == 0
     if product.kind == "fp64" or target.architecture < 90 or not whole:
         return "mma"
     return "tcgen05" if target.architecture >= 100 else "wgmma"
@@ -95,13 +123,27 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     whole of it is an upper bound.
     """
     stage = (tile.m + tile.n) * tile.k * product.bytes
+    if tile.schedule == "warp_specialized":
+        # Each consumer keeps its part of every result and operand; all barriers.
+        return (
+            tile.stages * (stage + 16)
+            + 2 * tile.rows * tile.n * product.tile_bytes
+            + 1024
+        )
+    if tile.schedule == "gemv":
+        return 4 * tile.n * tile.warps
     unit = instruction(tile, product, target)
     ring = ring_blocks(tile, product, target) * stage
     if unit in ("wgmma", "tcgen05") and product.kind == "tf32x3":
         ring += 2 * tile.n * tile.k * product.bytes - stage
     if unit == "tcgen05":
         ring += 8 if tile.stages == 1 or product.kind == "tf32x3" else 16
-    return max(ring, tile.m * tile.n * product.out_bytes)
+    if SCHEDULES[tile.schedule].described:
+        ring += 8 * tile.stages
+    if tile.schedule == "persistent":
+        return ring + tile.m * tile.n * product.tile_bytes
+    parts = 4 if tile.split_k != 1 else 0  # fp32 sums, written to the workspace
+    return max(ring, tile.m * tile.n * max(product.out_bytes, parts))
 
 
 def fits(tile: Tile, product: Product, target: Target) -> bool:

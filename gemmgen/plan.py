@@ -23,7 +23,7 @@ from gemmgen.model import (
 from gemmgen.operations import OPERATIONS
 from gemmgen.spec import KernelSpec, Spec, parse
 from gemmgen.targets import TARGETS, Target
-from gemmgen.tiling import choose, tiles_text
+from gemmgen.tiling import choose, schedule_text, schedules_of, tiles_text
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class Plan:
     """One kernel, decided: nothing about it is left to a template.
 
     `rows` is the dispatch table; with runtime autotuning `configs` takes its place.
+    `schedule` is what the spec says, `schedules` those that some row uses, in order.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Plan:
     operands: tuple[Operand, ...]
     results: tuple[Result, ...]
     schedule: str
+    schedules: tuple[str, ...]
     targets: tuple[str, ...]
     rows: tuple[Row, ...]
     configs: tuple[Tile, ...]
@@ -126,6 +128,8 @@ class _Planner:
             product_kind(spec.dtype.a, precision),
             DTYPES[spec.dtype.a].bytes,
             max(DTYPES[result.dtype].bytes for result in results),
+            sum(DTYPES[result.dtype].bytes for result in results)
+            + sum(DTYPES[one.dtype].bytes for one in operands if one.is_matrix),
         )
         rows, configs = choose(spec, self.targets, product, epilogue)
         return Plan(
@@ -142,7 +146,8 @@ class _Planner:
             epilogue=epilogue,
             operands=operands,
             results=results,
-            schedule="tiled",
+            schedule=schedule_text(spec),
+            schedules=schedules_of(rows),
             targets=tuple(target.name for target in self.targets),
             rows=rows,
             configs=configs,

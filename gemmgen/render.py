@@ -16,9 +16,18 @@ from gemmgen import header
 from gemmgen.allowlist import check_module
 from gemmgen.description import WIDTH, Description
 from gemmgen.generator import template_root
-from gemmgen.kernel_text import KernelText
+from gemmgen.kernel_text import KernelText, helpers
 from gemmgen.launcher_text import LauncherText
 from gemmgen.plan import Plan, fingerprint
+from gemmgen.schedules import SCHEDULES
+from gemmgen.specialized_text import SpecializedText
+
+_SPECIALIZED = "warp_specialized"
+_GLUON = """from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia import hopper
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+"""
 
 BLACK_MODE = black.Mode(target_versions={TargetVersion.PY310}, line_length=WIDTH)
 
@@ -28,15 +37,22 @@ def module(plan: Plan, source: str) -> str:
     about = Description(plan)
     head = header.head(source, fingerprint(plan), about.entry)
     made = _formatted(
-        f"{plan.schedule}.py.jinja",
+        "base.py.jinja",
         head=head,
+        imports=_GLUON if _SPECIALIZED in plan.schedules else "",
         plan=plan,
         about=about,
-        kernel=KernelText(plan),
+        helpers=helpers(plan),
+        kernels={name: _kernel(plan, name) for name in plan.schedules},
         launcher=LauncherText(plan),
     )
     check_module(ast.parse(made), plan.name)
     return header.seal(made)
+
+
+def _kernel(plan: Plan, schedule: str) -> KernelText:
+    text = SpecializedText if schedule == _SPECIALIZED else KernelText
+    return text(plan, SCHEDULES[schedule])
 
 
 def package(names: Sequence[str]) -> str:
@@ -46,10 +62,11 @@ def package(names: Sequence[str]) -> str:
     return header.seal(made)
 
 
-def support() -> str:
-    """`_support.py`, the same for every folder."""
-    head = header.head(None, header.entry_hash("support"), ["name: _support"])
-    return header.seal(_formatted("support.py.jinja", head=head))
+def shared(file: str) -> str:
+    """`_support.py` or `_launch.py`, the same for every folder."""
+    name = file.removeprefix("_").removesuffix(".py")
+    head = header.head(None, header.entry_hash(name), [f"name: _{name}"])
+    return header.seal(_formatted(f"{name}.py.jinja", head=head))
 
 
 @functools.cache

@@ -1,25 +1,58 @@
-"""Table of schedules: each names its template and says when it cannot serve."""
+"""Table of schedules: what each is, what its kernel takes, where it can run."""
 
 from dataclasses import dataclass
+
+_TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """One way to run the product; `templates/<name>.py.jinja` is its program."""
+    """One way to run the product; `templates/<name>.py.jinja` is its program.
+
+    `constants` are the kernel's compile-time parameters beside the index type.
+    `described` names the tensors that it takes as tensor descriptors: `inputs` (A and
+    B), `operands` (those indexed [m, n]) and `results`; all others are pointers.
+    `splits` says that K may be cut into parts, which meet in a workspace.
+    """
 
     name: str
     title: str
     lowest_architecture: int
-    built: bool = True
+    highest_architecture: int | None = None
+    constants: tuple[str, ...] = _TILE
+    described: frozenset[str] = frozenset()
+    splits: bool = False
 
+    @property
+    def kernel_suffix(self) -> str:
+        """What the kernel's name adds to that of the launcher."""
+        return "_kernel" if self.name == FALLBACK else f"_{self.name}_kernel"
+
+
+FALLBACK = "tiled"
+"""The schedule that serves every call."""
 
 SCHEDULES: dict[str, Schedule] = {
     row.name: row
     for row in (
-        Schedule("tiled", "one output tile per program", 80),
-        Schedule("tma", "one output tile per program, descriptors", 90, False),
-        Schedule("persistent", "one program per SM, tiles in a loop", 90, False),
-        Schedule("split_k", "K cut into parts, reduced in order", 80, False),
-        Schedule("warp_specialized", "producer and consumer warps", 90, False),
+        Schedule(FALLBACK, "one output tile per program", 80),
+        Schedule(
+            "tma", "one output tile per program, descriptors", 90,
+            described=frozenset({"inputs"}), splits=True,
+        ),
+        Schedule(
+            "persistent", "one program per SM, tiles in a loop", 90,
+            described=frozenset({"inputs", "results"}),
+        ),
+        Schedule("split_k", "K cut into parts, reduced in order", 80, splits=True),
+        Schedule(
+            "warp_specialized", "producer and consumer warps", 90, 90,
+            constants=(*_TILE, "STAGES", "TEAMS"),
+            described=frozenset({"inputs", "operands", "results"}),
+        ),
+        Schedule(
+            "gemv", "rows times the matrix, no tensor core", 80,
+            constants=("BLOCK_N", "BLOCK_K"),
+        ),
     )
-}
+}  # fmt: skip

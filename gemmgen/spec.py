@@ -144,9 +144,6 @@ def _complaints(draft: Draft) -> Iterator[tuple[Path, str]]:
         yield from _about_tile(draft, index, tile)
     if (_given(draft, "scaling") or SCALINGS[0]) != SCALINGS[0]:
         yield ("scaling",), not_built(f"scaling '{_given(draft, 'scaling')}'")
-    for index, name in enumerate(_schedule(draft)):
-        if name != AUTO and not SCHEDULES[name].built:
-            yield ("schedule", index), not_built(f"schedule '{name}'")
     if _given(draft, "batch_invariant"):
         yield ("batch_invariant",), not_built("batch_invariant: true")
 
@@ -170,9 +167,13 @@ def _about_tile(draft: Draft, index: int, tile: Tile) -> Iterator[tuple[Path, st
     if tile.k < least:
         message = f"tile k={tile.k} is below {least}, the least for {inputs} inputs"
         yield ("tiles", index, "k"), message
-    if (tile.split_k or 1) > 1:
+    splitting = [name for name, row in SCHEDULES.items() if row.splits]
+    able = {AUTO, *splitting}
+    if (tile.split_k or 1) > 1 and not able & set(_schedule(draft)):
         path = ("tiles", index, "split_k")
-        yield path, not_built(f"tile split_k={tile.split_k}")
+        yield path, f"tile split_k={tile.split_k} needs schedule " + " or ".join(
+            splitting
+        )
 
 
 def _dtype_names(draft: Draft) -> list[tuple[Path, str]]:

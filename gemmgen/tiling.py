@@ -20,7 +20,11 @@ from gemmgen.model import (
     shared_memory,
     why_not_compiled,
 )
+from gemmgen.reasons import Kernel, why_not
+from gemmgen.schedules import FALLBACK, SCHEDULES
+from gemmgen.schema import AUTO
 from gemmgen.spec import KernelSpec
+from gemmgen.specials import special_table, specials
 from gemmgen.targets import Target
 
 
@@ -33,15 +37,59 @@ def choose(
     """
     if spec.autotune:
         return (), _configs(spec, targets, product)
+    _stop_if_nothing_serves(spec, targets, product)
     listed = {target: _listed(spec, product, target) for target in targets}
     _stop_at_misfits(spec, product, listed)
     rows: list[Row] = []
     for target in sorted(targets, key=lambda target: -target.architecture):
-        tiles = listed[target] or candidates(
-            product, target, epilogue.registers, _widest(spec)
-        )
-        rows.extend(table(tiles, product, target))
+        tiles = listed[target]
+        if not spec.tiles:
+            for schedule in _serving(spec, product, target):
+                tiles = tiles + specials(schedule, product, target, spec.layout)
+        special = [tile for tile in tiles if tile.schedule != FALLBACK]
+        plain = [tile for tile in tiles if tile.schedule == FALLBACK]
+        plain = plain or candidates(product, target, epilogue.registers, _widest(spec))
+        if special:
+            rows.extend(special_table(special, product, target))
+        rows.extend(table(plain, product, target))
     return tuple(rows), ()
+
+
+def _serving(spec: KernelSpec, product: Product, target: Target) -> list[str]:
+    """The schedules that the spec allows and that can serve it on a target."""
+    wanted = SCHEDULES if AUTO in spec.schedule else spec.schedule
+    kernel = Kernel(spec.layout, product, target)
+    return [name for name in wanted if why_not(name, kernel) is None]
+
+
+def _stop_if_nothing_serves(
+    spec: KernelSpec, targets: Sequence[Target], product: Product
+) -> None:
+    """Raise `SpecErrors` for a named schedule that no target can use."""
+    errors = []
+    for index, name in enumerate(spec.schedule):
+        if name == AUTO:
+            continue
+        reasons = [
+            why_not(name, Kernel(spec.layout, product, target)) for target in targets
+        ]
+        if all(reasons):
+            message = f"schedule {name} cannot serve this kernel: {reasons[-1]}"
+            errors.append(SpecError(spec.at("schedule", index), message))
+    if errors:
+        raise SpecErrors(errors)
+
+
+def schedules_of(rows: Sequence[Row]) -> tuple[str, ...]:
+    """The schedules that some row uses, the fallback first."""
+    used = {row.tile.schedule for row in rows} | {FALLBACK}
+    return tuple(name for name in SCHEDULES if name in used)
+
+
+def schedule_text(spec: KernelSpec) -> str:
+    """The schedule as the spec gives it, for the header."""
+    names = spec.schedule
+    return names[0] if len(names) == 1 else f"[{', '.join(names)}]"
 
 
 def _widest(spec: KernelSpec) -> int:
@@ -69,20 +117,28 @@ def _configs(
 
 
 def _listed(spec: KernelSpec, product: Product, target: Target) -> list[Tile]:
-    """The spec's tiles with stages and warps filled in for one target."""
+    """The spec's tiles, for each schedule that may compute them, completed."""
     tiles = []
+    serving = _serving(spec, product, target)
     for given in spec.tiles:
-        tile = Tile(
-            given.m,
-            given.n,
-            given.k,
-            given.group_m or GROUP_M,
-            given.stages or 2,
-            given.warps or default_warps(given.m, given.n, product),
-        )
-        if not given.stages:
-            tile = replace(tile, stages=best_stages(tile, product, target) or 2)
-        tiles.append(tile)
+        if AUTO in spec.schedule:
+            schedules = ["split_k" if (given.split_k or 1) > 1 else FALLBACK]
+        else:
+            schedules = [name for name in spec.schedule if name in serving]
+        for schedule in schedules:
+            tile = Tile(
+                given.m,
+                given.n,
+                given.k,
+                given.group_m or GROUP_M,
+                given.stages or 2,
+                given.warps or default_warps(given.m, given.n, product),
+                schedule,
+                given.split_k or 1,
+            )
+            if not given.stages:
+                tile = replace(tile, stages=best_stages(tile, product, target) or 2)
+            tiles.append(tile)
     return tiles
 
 

@@ -11,15 +11,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-import triton
-import triton.language as tl
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource
-
 from gemmgen.dtypes import DTYPES
 from gemmgen.model import Tile, instruction, shared_memory
 from gemmgen.plan import Plan
 from gemmgen.targets import Target
+from gemmgen.verification.aligned import compile_aligned, jit_function
 from gemmgen.verification.machine_code import (
     Usage,
     copies,
@@ -58,15 +54,9 @@ class Compiled:
 
 def check_kernel(plan: Plan, module: ModuleType) -> Iterator[Compiled]:
     """Compile the kernel of a generated module for all its tiles and targets."""
-    kernel = jit_function(module, plan.name)
     for target, tile in plan.tiles:
+        kernel = jit_function(module, plan, tile.schedule)
         yield check_tile(plan, kernel, target, tile)
-
-
-def jit_function(module: ModuleType, name: str) -> Any:
-    """The kernel of a module, from under an autotuner if it has one."""
-    kernel = getattr(module, f"{name}_kernel")
-    return kernel.fn if isinstance(kernel, triton.runtime.Autotuner) else kernel
 
 
 def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:
@@ -89,53 +79,6 @@ def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:
         predicted_bytes=shared_memory(tile, plan.product, target),
         problems=problems,
     )
-
-
-def compile_aligned(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Any:
-    """Compile for contiguous operands whose sizes and addresses divide by 16."""
-    signature: dict[str, str] = {}
-    constants: dict[tuple[int, ...], Any] = {}
-    attributes: dict[tuple[int, ...], list[list[object]]] = {}
-    pointers, ones = _pointer_types(plan), _unit_strides(plan)
-    numbers = {one.name: one.arithmetic for one in plan.operands if one.is_number}
-    values = {
-        "INDEX": tl.int32,
-        "BLOCK_M": tile.m,
-        "BLOCK_N": tile.n,
-        "BLOCK_K": tile.k,
-        "GROUP_M": tile.group_m,
-    } | dict.fromkeys(ones, 1)
-    for position, parameter in enumerate(kernel.params):
-        name = parameter.name
-        if name in values:
-            signature[name] = "constexpr"
-            constants[(position,)] = values[name]
-        elif name in numbers:
-            signature[name] = numbers[name]
-        else:
-            signature[name] = f"*{pointers[name]}" if name in pointers else "i32"
-            if not parameter.do_not_specialize:
-                attributes[(position,)] = [["tt.divisibility", 16]]
-    return triton.compile(
-        ASTSource(kernel, signature, constants, attributes),
-        target=GPUTarget("cuda", target.architecture, 32),
-        options={"num_warps": tile.warps, "num_stages": tile.stages},
-    )
-
-
-def _pointer_types(plan: Plan) -> dict[str, str]:
-    types = {plan.a.name: plan.dtype, plan.b.name: plan.dtype}
-    types |= {one.name: one.dtype for one in plan.tensors}
-    types |= {one.name: one.dtype for one in plan.results}
-    # Triton's signatures name the floating types as specs do.
-    return {f"{name}_ptr": dtype for name, dtype in types.items()}
-
-
-def _unit_strides(plan: Plan) -> list[str]:
-    """The stride arguments that are 1 when every tensor is contiguous."""
-    matrices = [plan.a, plan.b, *(one.matrix for one in plan.results)]
-    units = [m.strides[m.axes.index(m.contiguous_axis)] for m in matrices]
-    return units + [one.strides[-1] for one in plan.operands if one.axes]
 
 
 def _unit_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator[str]:

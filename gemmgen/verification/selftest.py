@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from gemmgen.folder import SUPPORT
+from gemmgen.folder import SHARED
 from gemmgen.verification.mutants import Mutant, mutants
 from gemmgen.verification.outcome import Outcome
 from gemmgen.verification.pool import run_properties
@@ -74,7 +74,8 @@ def _written(folder: Path, subject: Subject, mutant: Mutant) -> Subject:
     """The mutant's module in a folder of its own, beside the support module."""
     own = folder / subject.plan.name
     own.mkdir(parents=True)
-    shutil.copy(subject.path.with_name(SUPPORT), own)
+    for name in SHARED:
+        shutil.copy(subject.path.with_name(name), own)
     path = own / subject.path.name
     path.write_text(mutant.source, encoding="utf-8")
     return Subject(subject.plan, path, subject.spec)

@@ -1,0 +1,73 @@
+"""Why a schedule cannot serve a kernel on a target: one function a schedule.
+
+What only a call can tell, such as the alignment of a row, is decided by the launcher.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gemmgen.layouts import LAYOUTS
+from gemmgen.model import Product
+from gemmgen.schedules import SCHEDULES
+from gemmgen.targets import Target
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What a reason may depend on."""
+
+    layout: str
+    product: Product
+    target: Target
+
+
+def why_not(schedule: str, kernel: Kernel) -> str | None:
+    """The reason why `schedule` cannot serve the kernel, in words, or None."""
+    row, target = SCHEDULES[schedule], kernel.target
+    if target.architecture < row.lowest_architecture:
+        return f"{schedule} needs sm_{row.lowest_architecture}, this is {target.name}"
+    if row.highest_architecture and target.architecture > row.highest_architecture:
+        return f"{schedule} is written for sm_{row.highest_architecture}"
+    return _REASONS[schedule](kernel)
+
+
+def _always(kernel: Kernel) -> None:
+    return None
+
+
+def _through_descriptors(kernel: Kernel) -> str | None:
+    if kernel.product.kind in ("ieee", "fp64"):
+        return (
+            f"{_spoken(kernel)} is multiplied from registers, where blocks that "
+            "descriptors load only take room"
+        )
+    return None
+
+
+def _specialized(kernel: Kernel) -> str | None:
+    if kernel.product.kind == "tf32x3":
+        return "tf32x3 splits its operands in registers, wgmma reads shared memory"
+    if kernel.product.kind == "tf32" and kernel.layout != "NT":
+        return f"wgmma reads tf32 along K alone, which layout {kernel.layout} is not"
+    return _through_descriptors(kernel)
+
+
+def _streams_rows(kernel: Kernel) -> str | None:
+    if not LAYOUTS[kernel.layout].b_transposed:
+        return f"gemv streams B along K; in layout {kernel.layout} it lies along N"
+    return None
+
+
+def _spoken(kernel: Kernel) -> str:
+    kind = kernel.product.kind
+    return "fp32 with precision ieee" if kind == "ieee" else kind
+
+
+_REASONS: dict[str, Callable[[Kernel], str | None]] = {
+    "tiled": _always,
+    "tma": _through_descriptors,
+    "persistent": _through_descriptors,
+    "split_k": _always,
+    "warp_specialized": _specialized,
+    "gemv": _streams_rows,
+}
