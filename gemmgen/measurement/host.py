@@ -12,7 +12,7 @@ def cpu_time(
     synchronize: Callable[[], object],
     *,
     batch: int = 2000,
-    batches: int = 15,
+    batches: int = 9,
     now: Callable[[], float] = time.perf_counter,
 ) -> dict[str, Timing]:
     """Seconds of CPU of each call: batches in turn, in shuffled order, medians.

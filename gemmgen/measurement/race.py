@@ -28,7 +28,12 @@ class Timing:
 
 
 class Device(Protocol):
-    """What a race needs of the device that calls run on."""
+    """What a race needs of the device that calls run on.
+
+    `kind` is torch's word for where its tensors are.
+    """
+
+    kind: str
 
     def cover(self, seconds: float) -> None:
         """Be busy for at least so long before each timed call, from now on."""
