@@ -64,9 +64,9 @@ def notes(report: Benchmark) -> list[str]:
         f"before each ({report.flushed_bytes / 2**20:.0f} MiB written and read), "
         "random normal data, GPU time, medians; ± is the interquartile range.",
         "ratio: the best peer's time over ours, above 1 ours is faster; private ones "
-        f"({', '.join(PRIVATE)}) are not among the best. `to` a peer: geometric mean and "
-        "lowest. noise: the same kernel raced against itself. error: root mean square "
-        "against float64, relative.",
+        f"({', '.join(PRIVATE)}) are not among the best. `to` a peer: geometric mean "
+        "and lowest. noise: the same kernel raced against itself. error: root mean "
+        "square against float64, relative.",
         f"An empty call takes {report.empty * 1e6:.2f} µs; it is not subtracted.",
         f"roofline: by the rates of gemmgen/targets.py for {roofline.gpu}, {rates} "
         f"TFLOP/s and {roofline.bandwidth / 1e12:.2f} TB/s, sustained: a short burst "
@@ -127,10 +127,11 @@ def _summed(name: str, rows: Sequence[Row]) -> Cells:
         lowest, row = min(raced, key=lambda pair: pair[0])
         cells["geometric mean"] = _ratio(geometric_mean(ratio for ratio, _ in raced))
         cells |= {"lowest": _ratio(lowest), "at": str(row.shape)}
+    cells["largest noise"] = f"{max(row.noise for row in rows):.1%}"
     for peer in dict.fromkeys(peer for row in rows for peer in row.peers):
         values = [ratio for ratio, _ in ratios(rows, peer)]
         cells[f"to {peer}"] = f"{_ratio(geometric_mean(values))} ({min(values):.2f})"
-    return {**cells, "largest noise": f"{max(row.noise for row in rows):.1%}"}
+    return cells
 
 
 def _call_cells(call: CallTime) -> Cells:
