@@ -10,24 +10,28 @@ from gemmgen.generator import VERSION as __version__
 
 if TYPE_CHECKING:
     from gemmgen.api import (
+        bench,
         build,
         check,
         explain_error,
         json_schema,
         kernels,
         outputs,
+        plot,
         source,
         verify,
     )
 
 __all__ = [
     "__version__",
+    "bench",
     "build",
     "check",
     "explain_error",
     "json_schema",
     "kernels",
     "outputs",
+    "plot",
     "source",
     "verify",
 ]

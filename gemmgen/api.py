@@ -17,17 +17,20 @@ from gemmgen.errors import EnvironmentMissing, UsageError, nearest, quoted
 from gemmgen.plan import Plan, load
 
 if TYPE_CHECKING:
+    from gemmgen.benchmark.results import Benchmark
     from gemmgen.verification.explanation import Explanation
     from gemmgen.verification.report import Verification
 
 __all__ = [
     "Report",
+    "bench",
     "build",
     "check",
     "explain_error",
     "json_schema",
     "kernels",
     "outputs",
+    "plot",
     "source",
     "stage",
     "verify",
@@ -103,6 +106,52 @@ def verify(
     )
 
 
+def bench(
+    specs: Sequence[Path],
+    out: Path | None = None,
+    *,
+    shapes: Path | None = None,
+    only: str | None = None,
+    peers: Sequence[str] | None = None,
+    budget_s: float = 0.5,
+    cpu_time: bool = False,
+    on_done: Callable[[str], object] | None = None,
+) -> "Benchmark":
+    """Time the built kernels against torch and torch.compile, on the GPU.
+
+    `shapes` is a file that lists shapes by kernel, `peers` names those to race against
+    (default: all that apply), `budget_s` the seconds of a race, and `cpu_time` adds
+    what a call costs the CPU. `on_done` is told each kernel and shape. Raises
+    `EnvironmentMissing` without a GPU.
+    """
+    _need("bench", "torch", "triton", "hypothesis", "numpy")
+    from gemmgen import benchmark
+
+    return benchmark.bench(
+        specs,
+        out,
+        shapes_file=shapes,
+        only=only,
+        peers=peers,
+        budget_s=budget_s,
+        cpu_time=cpu_time,
+        on_done=on_done,
+    )
+
+
+def plot(report: "Benchmark", folder: Path) -> list[Path]:
+    """Write the pictures of a benchmark; `EnvironmentMissing` without matplotlib."""
+    need_plots()
+    from gemmgen.benchmark import plots
+
+    return plots.write(report, folder)
+
+
+def need_plots() -> None:
+    """Raise `EnvironmentMissing` unless pictures can be drawn."""
+    _need("plots", "matplotlib", extra="plots")
+
+
 def explain_error(
     spec: Path, name: str, shape: tuple[int, int, int] | None = None
 ) -> "Explanation":
@@ -122,11 +171,11 @@ def explain_error(
     return explanation.sized(sizes.described(*shape), sizes.sizes(plan, *shape))
 
 
-def _need(what: str, *packages: str) -> None:
+def _need(what: str, *packages: str, extra: str = "gpu") -> None:
     missing = [one for one in packages if importlib.util.find_spec(one) is None]
     if missing:
         raise EnvironmentMissing(
-            f"{what} needs {', '.join(missing)}: pip install 'gemmgen[gpu]'"
+            f"{what} needs {', '.join(missing)}: pip install 'gemmgen[{extra}]'"
         )
 
 

@@ -103,18 +103,19 @@ def source_name(spec: Path, out: Path | None = None) -> str:
 
     Its path from beside the folder or, when it lies elsewhere, its file name.
     """
-    path, root = real(spec), real(_folder([spec], out)).parent
+    path, root = real(spec), real(output_folder([spec], out)).parent
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else spec.name
 
 
-def _folder(specs: Sequence[Path], out: Path | None) -> Path:
+def output_folder(specs: Sequence[Path], out: Path | None) -> Path:
+    """Where the kernels of `specs` go: `out`, or `generated` beside the first."""
     return specs[0].parent / "generated" if out is None else out
 
 
 def _job(specs: Sequence[Path], out: Path | None) -> _Job:
     if not specs:
         raise UsageError("no spec is given")
-    target = _folder(specs, out)
+    target = output_folder(specs, out)
     sources = _sources(specs, target)
     kernels: list[_Kernel] = []
     errors: list[SpecError] = []

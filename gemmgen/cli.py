@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_build(commands)
     _add_verify(commands)
+    _add_bench(commands)
     _add_reading(commands)
     return parser
 
@@ -125,6 +126,39 @@ def _add_verify(commands: "Commands[argparse.ArgumentParser]") -> None:
     _add_format(verify)
 
 
+def _add_bench(commands: "Commands[argparse.ArgumentParser]") -> None:
+    bench = commands.add_parser(
+        "bench", help="time the kernels against torch", description="Race built "
+        "kernels against torch, torch.compile and themselves, on the GPU.",
+    )  # fmt: skip
+    _add_specs(bench)
+    bench.add_argument(
+        "--shapes", type=Path, metavar="FILE",
+        help="YAML map from a kernel to a list of shapes, MxNxK",
+    )  # fmt: skip
+    bench.add_argument("--only", metavar="GLOB", help="only kernels of such names")
+    bench.add_argument(
+        "--peers", metavar="NAMES",
+        help="race only against these: torch, addmm, activation, out_dtype, compile, "
+        "max-autotune; by commas (default: all that apply)",
+    )  # fmt: skip
+    bench.add_argument(
+        "--budget", type=_seconds, default=0.5, metavar="SECONDS",
+        help="time for the race of one shape (default: 0.5)",
+    )  # fmt: skip
+    bench.add_argument(
+        "--cpu-time", action="store_true", help="also what a call costs the CPU"
+    )
+    bench.add_argument(
+        "--report", type=Path, metavar="FILE", help="also write a report: .json or .md"
+    )
+    bench.add_argument(
+        "--plots", type=Path, metavar="DIR",
+        help="also draw ratios.png, speed.png and roofline.png",
+    )  # fmt: skip
+    bench.add_argument("--format", choices=FORMATS[:2], default="text")
+
+
 def _add_reading(commands: "Commands[argparse.ArgumentParser]") -> None:
     listing = commands.add_parser("list", help="the kernels of the specs, expanded")
     listing.add_argument("specs", nargs="+", type=Path, metavar="SPEC")
@@ -157,13 +191,23 @@ def _add_explain(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 def _shape(text: str) -> tuple[int, int, int]:
     """`4096x4096x512`, all at least 1."""
+    from gemmgen import shapes
+
     try:
-        m, n, k = (int(size) for size in text.split("x"))
+        return shapes.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _seconds(text: str) -> float:
+    """A time above 0."""
+    try:
+        seconds = float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError("must be like 512x512x4096") from None
-    if min(m, n, k) < 1:
-        raise argparse.ArgumentTypeError("each size must be at least 1")
-    return m, n, k
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError("must be a number of seconds above 0")
+    return seconds
 
 
 def _add_specs(parser: argparse.ArgumentParser) -> None:

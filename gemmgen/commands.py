@@ -5,6 +5,7 @@ Only this module, `cli` and `output` print.
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -177,3 +178,51 @@ def verify(options: argparse.Namespace) -> int:
     else:
         print(result.as_text())
     return 0 if result.ok else 1
+
+
+BENCH_REPORTS = (".json", ".md")
+
+
+def bench(options: argparse.Namespace) -> int:
+    """Race kernels against torch and print a row a shape."""
+    if options.report and options.report.suffix not in BENCH_REPORTS:
+        raise UsageError(f"a report is one of {', '.join(BENCH_REPORTS)}")
+    if options.plots:
+        api.need_plots()
+    with output.progress("bench", None) as advance:
+        result = api.bench(
+            options.specs,
+            options.out,
+            shapes=options.shapes,
+            only=options.only,
+            peers=options.peers.split(",") if options.peers else None,
+            budget_s=options.budget,
+            cpu_time=options.cpu_time,
+            on_done=advance,
+        )
+    from gemmgen.benchmark import tables
+
+    if options.report:
+        text = json.dumps(result.as_json(), indent=2) + "\n"
+        if options.report.suffix == ".md":
+            text = tables.as_markdown(result, _bench_command(options))
+        with blamed("write", options.report):
+            options.report.write_text(text, encoding="utf-8")
+    if options.plots:
+        api.plot(result, options.plots)
+    if options.format == "json":
+        output.emit_json("bench", result.ok, **result.as_json())
+    else:
+        print(tables.as_text(result))
+    return 0 if result.ok else 1
+
+
+def _bench_command(options: argparse.Namespace) -> str:
+    """The command that measures the same again."""
+    words = ["gemmgen", "bench", *map(str, options.specs)]
+    for name in ("out", "shapes", "only", "peers"):
+        value = getattr(options, name)
+        words += [f"--{name}", str(value)] if value is not None else []
+    words += ["--budget", f"{options.budget:g}"] if options.budget != 0.5 else []
+    words += ["--cpu-time"] if options.cpu_time else []
+    return shlex.join(words)

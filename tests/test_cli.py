@@ -350,7 +350,8 @@ def test_version(run: Run) -> None:
 def test_every_command_says_what_it_does(run: Run) -> None:
     code, out, _ = run("--help")
     assert code == 0
-    for name in ("build", "verify", "list", "show", "explain", "schema", "init"):
+    names = ("build", "verify", "bench", "list", "show", "explain", "schema", "init")
+    for name in names:
         assert f"    {name} " in out
         assert run(name, "--help")[0] == 0
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gemmgen import commands, plan, spec
+from gemmgen import commands, plan, shapes, spec
 from gemmgen.cli import main
 from gemmgen.dtypes import DTYPES, PRECISIONS
 from gemmgen.epilogue import AXES
@@ -271,6 +271,13 @@ def test_the_workflow_is_yaml_with_the_jobs_it_promises() -> None:
     runs = [step["run"] for step in steps if "run" in step]
     assert "gemmgen build --check --format github spec.yaml" in runs
     assert any(run.startswith("gemmgen verify ") for run in runs)
+
+
+def test_the_shapes_file_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "shapes.yaml"
+    path.write_text(checked("shapes").text)
+    found = shapes.read(path, ["mlp_up", "mlp_down"])
+    assert [len(one) for one in found.values()] == [2, 1]
 
 
 def test_links_lead_somewhere() -> None:

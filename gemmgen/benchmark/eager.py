@@ -1,0 +1,184 @@
+"""A kernel as its users would write it in torch, made from its epilogue's tree.
+
+The text is that of a function over the kernel's inputs; reports show it. A bias that is
+added to the product first goes to `F.linear` or `torch.addmm`, which fuse it.
+"""
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from gemmgen.epilogue import Statement
+from gemmgen.expression import Binary, Call, Name, Negate, Node, names, spell
+from gemmgen.functions import OPS, Op
+from gemmgen.measurement import Problem
+from gemmgen.operations import OPERATIONS
+from gemmgen.plan import Plan
+from gemmgen.verification.reference import torch_dtype
+
+Value: TypeAlias = Tensor | float
+
+
+@dataclass(frozen=True)
+class Eager:
+    """A function over the kernel's inputs; `text` is its body, a statement a line."""
+
+    text: str
+    function: Callable[..., Any]
+
+
+def eager(plan: Plan, device: torch.device) -> Eager:
+    """The results of a kernel by torch's own operations, in the dtype of the result."""
+    statements, product = _product(plan)
+    return written(plan, [*_body(plan, statements, product)], device)
+
+
+def identity(plan: Plan) -> bool:
+    """Whether the kernel stores the product as it is."""
+    return [result.value for result in plan.results] == ["acc"]
+
+
+def arguments(problem: Problem) -> tuple[Value, ...]:
+    """The inputs as the function takes them.
+
+    a and b lie as they are multiplied, and operands have the dtype of the result:
+    neither costs torch time.
+    """
+    plan, inputs = problem.plan, problem.matrices
+    values: dict[str, Value] = {}
+    for one in plan.operands:
+        value = inputs.operands[one.name]
+        if isinstance(value, Tensor):
+            value = value[0] if one.axes == ("n",) else value
+            value = value.to(torch_dtype(plan.out))
+        values[one.name] = value
+    b = problem.tensors[plan.b.name] if _is_linear(plan) else inputs.b
+    return (inputs.a, b, *values.values())
+
+
+def written(plan: Plan, lines: list[str], device: torch.device) -> Eager:
+    """The function whose body these lines are; names are those of the epilogue."""
+    parameters = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
+    body = "".join(f"    {line}\n" for line in lines)
+    scope: dict[str, Any] = {"torch": torch, "F": functional}
+    constant = _constants(torch_dtype(plan.out), device)
+    scope |= {op.name: _function(op, constant) for op in OPS.values()}
+    scope["where"] = _where(constant)
+    # The text holds identifiers, numbers and operators that the parser has checked.
+    exec(f"def eager({', '.join(parameters)}):\n{body}", scope)
+    return Eager("\n".join(lines), scope["eager"])
+
+
+def added(plan: Plan, node: Node, axes: tuple[str, ...]) -> str | None:
+    """The operand with these axes in `acc + operand`, in either order, if it is that.
+
+    torch fuses it only when it has the type of the inputs and of the result.
+    """
+    match node:
+        case Binary("+", Name("acc"), Name(name)) | Binary(
+            "+", Name(name), Name("acc")
+        ):
+            fitting = [one.name for one in plan.operands if one.axes == axes]
+            types = {one.dtype for one in plan.operands if one.name == name}
+            alike = types == {plan.dtype} == {plan.out}
+            return name if name in fitting and alike else None
+    return None
+
+
+def _is_linear(plan: Plan) -> bool:
+    return OPERATIONS[plan.op].leading
+
+
+def _product(plan: Plan) -> tuple[tuple[Statement, ...], str]:
+    """The statements left and the text of `acc`, a bias taken in where it can be."""
+    a, b, statements = plan.a.name, plan.b.name, plan.epilogue.statements
+    uses = [name for one in statements for name in names(one.value)].count("acc")
+    call = f"F.linear({a}, {b})" if _is_linear(plan) else f"torch.mm({a}, {b})"
+    for at, statement in enumerate(statements):
+        found = _biased(plan, statement.value) if uses == 1 else None
+        if found is not None:
+            rest, bias = found
+            left = Statement(statement.target, rest, statement.axes)
+            statements = (*statements[:at], left, *statements[at + 1 :])
+            if _is_linear(plan):
+                return statements, f"F.linear({a}, {b}, {bias})"
+            return statements, f"torch.addmm({bias}, {a}, {b})"
+    return statements, call if plan.out == plan.dtype else f"{call}{_to(plan.out)}"
+
+
+def _biased(plan: Plan, node: Node) -> tuple[Node, str] | None:
+    """The tree with `acc + bias[n]` replaced by `acc`, and the bias; None without."""
+    bias = added(plan, node, ("n",))
+    if bias is not None:
+        return Name("acc"), bias
+    match node:
+        case Negate(value):
+            found = _biased(plan, value)
+            return found and (Negate(found[0]), found[1])
+        case Binary(op, left, right):
+            found = _biased(plan, left)
+            if found:
+                return Binary(op, found[0], right), found[1]
+            found = _biased(plan, right)
+            return found and (Binary(op, left, found[0]), found[1])
+        case Call(function, parts):
+            for at, part in enumerate(parts):
+                found = _biased(plan, part)
+                if found:
+                    inside = (*parts[:at], found[0], *parts[at + 1 :])
+                    return Call(function, inside), found[1]
+    return None
+
+
+def _body(plan: Plan, statements: tuple[Statement, ...], product: str) -> list[str]:
+    lines = [f"acc = {product}"]
+    if not identity(plan):
+        lines += [f"{one.target} = {spell(one.value)}" for one in statements]
+    values = [
+        one.value + (_to(one.dtype) if one.dtype != plan.out else "")
+        for one in plan.results
+    ]
+    return [*lines, f"return {', '.join(values)}"]
+
+
+def _to(dtype: str) -> str:
+    return f".to({torch_dtype(dtype)})"
+
+
+_WITH_NUMBERS: dict[str, Callable[..., Tensor]] = {
+    "leaky_relu": functional.leaky_relu,
+    "clamp": torch.clamp,
+}
+"""Functions that torch has in one operation when all but the first are numbers."""
+
+
+def _constants(dtype: torch.dtype, device: torch.device) -> Callable[[Value], Tensor]:
+    """Makes a tensor of a number, once; a copy to the GPU at each call would wait."""
+
+    @functools.cache
+    def made(number: float) -> Tensor:
+        return torch.tensor(number, dtype=dtype, device=device)
+
+    return lambda value: value if isinstance(value, Tensor) else made(value)
+
+
+def _function(op: Op, constant: Callable[[Value], Tensor]) -> Callable[..., Tensor]:
+    """A function of the language over tensors and numbers."""
+    quick = _WITH_NUMBERS.get(op.name)
+
+    def apply(*values: Value) -> Tensor:
+        tensors = [isinstance(one, Tensor) for one in values]
+        if quick and tensors[0] and not any(tensors[1:]):
+            return quick(*values)
+        return op.torch(torch, *map(constant, values))
+
+    return apply
+
+
+def _where(constant: Callable[[Value], Tensor]) -> Callable[..., Tensor]:
+    return lambda condition, x, y: torch.where(condition, constant(x), y)

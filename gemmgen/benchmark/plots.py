@@ -1,0 +1,230 @@
+"""A benchmark as pictures, one message each: ratios, speed by size, the roofline.
+
+Colours are those of Okabe and Ito, which colour-blind readers tell apart; shapes of
+markers say the same.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+from gemmgen.benchmark.results import Benchmark, Row, geometric_mean
+from gemmgen.disk import blamed
+
+FASTER, SLOWER, GREY = "#0072B2", "#D55E00", "#666666"
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+MARKERS = "osD^vP"
+_DPI = 150
+
+
+def write(report: Benchmark, folder: Path) -> list[Path]:
+    """Write ratios.png, speed.png and roofline.png; the paths written."""
+    written = []
+    for name, draw in _DRAWN.items():
+        figure = draw(report)
+        if figure is None:
+            continue
+        path = folder / name
+        with blamed("write", path):
+            folder.mkdir(parents=True, exist_ok=True)
+            FigureCanvasAgg(figure)
+            figure.savefig(path)
+        written.append(path)
+    return written
+
+
+def ratios(report: Benchmark) -> Figure | None:
+    """Bars from 1: how much faster or slower than the best peer each shape is."""
+    groups = {
+        name: [row for row in rows if row.ratio is not None]
+        for name, rows in report.kernels.items()
+    }
+    groups = {name: rows for name, rows in groups.items() if rows}
+    if not groups:
+        return None
+    heights = [len(rows) + 0.2 for rows in groups.values()]
+    figure = _figure(8.5, 1.2 + 0.2 * sum(heights) + 0.33 * len(groups))
+    panels = figure.subplots(
+        len(groups), 1, sharex=True, squeeze=False, height_ratios=heights
+    )
+    every = [row.ratio or 1.0 for rows in groups.values() for row in rows]
+    low, high = min([0.9, *every]), max([1.1, *every])
+    margin = 0.14 * (high - low)
+    for axes, (name, rows) in zip(panels[:, 0], groups.items(), strict=True):
+        _bars(axes, rows, (high - low) * 0.012)
+        mean = geometric_mean(row.ratio or 1.0 for row in rows)
+        axes.set_title(f"{name}   (geometric mean {mean:.3f})", loc="left", fontsize=9)
+        axes.set_xlim(low - margin, high + margin)
+    panels[-1, 0].set_xlabel(
+        "time of the best peer / our time    (above 1 ours is faster)"
+    )
+    _headline(figure, "Speed against the best of torch's ways", report)
+    return figure
+
+
+def _bars(axes: Axes, rows: Sequence[Row], gap: float) -> None:
+    places = range(len(rows))
+    values = [row.ratio or 1.0 for row in rows]
+    colours = [FASTER if value >= 1 else SLOWER for value in values]
+    axes.barh(
+        places, [value - 1 for value in values], left=1, color=colours, height=0.7
+    )
+    for place, row, value in zip(places, rows, values, strict=True):
+        right = value >= 1
+        against = "" if row.best == "torch" else f" ({row.best})"
+        axes.text(
+            value + (gap if right else -gap), place, f"{value:.2f}{against}",
+            ha="left" if right else "right", va="center", fontsize=7,
+        )  # fmt: skip
+    axes.set_yticks(places, [_spelled(row) for row in rows], fontsize=7)
+    axes.set_ylim(len(rows) - 0.4, -0.6)
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0)
+    _bare(axes, "left")
+
+
+def speed(report: Benchmark) -> Figure | None:
+    """TFLOP/s against the size of the problem, ours and the best peer's."""
+    raced = [row for row in report.rows if row.best]
+    kinds = list(dict.fromkeys(row.kind for row in raced))
+    if not kinds:
+        return None
+    columns = min(2, len(kinds))
+    lines = math.ceil(len(kinds) / columns)
+    figure = _figure(8.5, 0.9 + 3.1 * lines)
+    panels = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
+    for axes, kind in zip(panels.flat, kinds, strict=False):
+        _speeds(axes, [row for row in raced if row.kind == kind])
+        axes.set_title(kind, loc="left", fontsize=9)
+    for axes in panels.flat[len(kinds) :]:
+        axes.set_axis_off()
+    for axes in [*panels[-1], *panels.flat[len(kinds) - columns : len(kinds)]]:
+        axes.set_xlabel("2 M N K in GFLOP")
+        axes.tick_params(labelbottom=True)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("TFLOP/s")
+    panels[0, 0].legend(fontsize=8, frameon=False, loc="upper left")
+    _headline(figure, "Speed by size of the product", report)
+    return figure
+
+
+def _speeds(axes: Axes, rows: Sequence[Row]) -> None:
+    work = [row.shape.flops / 1e9 for row in rows]
+    mine = [row.flops / 1e12 for row in rows]
+    theirs = [row.flops / 1e12 / (row.ratio or 1.0) for row in rows]
+    for x, one, two in zip(work, mine, theirs, strict=True):
+        axes.plot([x, x], [one, two], color="#bbbbbb", linewidth=1, zorder=1)
+    axes.scatter(
+        work, theirs, s=26, marker="s", facecolors="white", edgecolors=SLOWER,
+        label="best peer", zorder=2,
+    )  # fmt: skip
+    axes.scatter(work, mine, s=20, color=FASTER, label="ours", zorder=3)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    _grid(axes)
+
+
+def roofline(report: Benchmark) -> Figure | None:
+    """Each shape under the roof: the rates that limit it, and how near it comes."""
+    if not report.rows:
+        return None
+    rates = report.roofline
+    kinds = list(dict.fromkeys(row.kind for row in report.rows))
+    roofs: dict[float, list[str]] = {}
+    for kind in kinds:
+        roofs.setdefault(rates.flops[kind], []).append(kind)
+    figure = _figure(8.5, 5.2)
+    axes = figure.subplots()
+    _roofs(axes, report, roofs)
+    for position, kind in enumerate(kinds):
+        rows = [row for row in report.rows if row.kind == kind]
+        axes.scatter(
+            [row.shape.flops / row.traffic for row in rows],
+            [row.flops / 1e12 for row in rows],
+            s=26, color=COLOURS[position % len(COLOURS)], alpha=0.85, zorder=3,
+            marker=MARKERS[position % len(MARKERS)], linewidths=0,
+            label=f"{kind}: {len(rows)} shape{'s' * (len(rows) > 1)}",
+        )  # fmt: skip
+    axes.set_xlabel("FLOP for each byte that must be moved")
+    axes.set_ylabel("TFLOP/s")
+    axes.legend(fontsize=8, frameon=False, loc="lower right")
+    _grid(axes)
+    _headline(figure, f"How near our kernels come to the limits of {rates.gpu}", report)
+    return figure
+
+
+def _roofs(axes: Axes, report: Benchmark, roofs: Mapping[float, Sequence[str]]) -> None:
+    """The slope of the memory's rate, and a ceiling for each rate of products."""
+    bandwidth = report.roofline.bandwidth
+    intensities = [row.shape.flops / row.traffic for row in report.rows]
+    ridges = [flops / bandwidth for flops in roofs]
+    left = 0.5 * min(*intensities, *ridges)
+    right = 3 * max(*intensities, *ridges)
+    highest = max(roofs) / bandwidth
+    slope = [left * bandwidth / 1e12, max(roofs) / 1e12]
+    axes.plot([left, highest], slope, color="black", linewidth=1)
+    for flops, kinds in roofs.items():
+        level = flops / 1e12
+        axes.plot([flops / bandwidth, right], [level] * 2, color="black", linewidth=1)
+        axes.annotate(
+            f"{', '.join(kinds)}: {level:.0f} TFLOP/s", (right, level), (-4, 3),
+            textcoords="offset points", ha="right", fontsize=8,
+        )  # fmt: skip
+    middle = (left * highest) ** 0.5
+    axes.annotate(
+        f"memory: {bandwidth / 1e12:.1f} TB/s", (middle, middle * bandwidth / 1e12),
+        (-6, 4), textcoords="offset points", ha="right", fontsize=8,
+    )  # fmt: skip
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xlim(left, right)
+
+
+_DRAWN: dict[str, Callable[[Benchmark], Figure | None]] = {
+    "ratios.png": ratios,
+    "speed.png": speed,
+    "roofline.png": roofline,
+}
+
+
+def _figure(width: float, height: float) -> Figure:
+    return Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
+
+
+def _headline(figure: Figure, title: str, report: Benchmark) -> None:
+    facts = report.environment
+    made = [
+        f"{key} {facts[key]}" for key in ("torch", "triton", "date") if key in facts
+    ]
+    line = ", ".join([facts.get("gpu", ""), *made])
+    figure.suptitle(f"{title}\n", x=0.01, ha="left", fontsize=12, fontweight="bold")
+    figure.text(0.012, 1.0, f"\n\n{line}", ha="left", va="top", fontsize=8, color=GREY)
+
+
+def _spelled(row: Row) -> str:
+    return " × ".join(map(str, row.shape))
+
+
+def _grid(axes: Axes) -> None:
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    plain: Any = FuncFormatter(lambda value, _: f"{value:g}")
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_major_locator(LogLocator(10, numticks=8))
+            axis.set_minor_locator(NullLocator())
+            axis.set_major_formatter(plain)
+    _bare(axes)
+
+
+def _bare(axes: Axes, *more: str) -> None:
+    for side in ("top", "right", *more):
+        axes.spines[side].set_visible(False)

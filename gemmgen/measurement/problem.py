@@ -1,0 +1,145 @@
+"""Inputs of a kernel at one shape, and how far results are from float64."""
+
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from gemmgen.plan import Plan
+from gemmgen.shapes import Shape
+from gemmgen.verification.cases import Case, numbers
+from gemmgen.verification.comparison import accepted
+from gemmgen.verification.examples import Call, as_matrices, input_shapes
+from gemmgen.verification.reference import Inputs, expected, torch_dtype
+
+NUMBER = 0.5
+"""The value of every operand that is a Python float."""
+_CHUNK = 2**24
+"""Elements of a result that are judged at a time: a few hundred MB in float64."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One kernel's inputs, by name, at a shape."""
+
+    plan: Plan
+    shape: Shape
+    tensors: Mapping[str, Tensor] = field(repr=False)
+    numbers: Mapping[str, float]
+
+    @property
+    def arguments(self) -> tuple[Tensor | float, ...]:
+        """What the launcher takes, in its order."""
+        plan, values = self.plan, {**self.tensors, **self.numbers}
+        names = (plan.a.name, plan.b.name, *(one.name for one in plan.operands))
+        return tuple(values[name] for name in names)
+
+    @property
+    def matrices(self) -> Inputs:
+        """The inputs as a [M, K], b [K, N] and operands that spread over [M, N]."""
+        return as_matrices(
+            self.plan, Call(dict(self.tensors), dict(self.numbers), None)
+        )
+
+    def outputs(self) -> tuple[Tensor, ...]:
+        """New tensors that take the results."""
+        size = (self.shape.m, self.shape.n)
+        return tuple(
+            torch.empty(size, dtype=torch_dtype(one.dtype), device=self.device)
+            for one in self.plan.results
+        )
+
+    @property
+    def traffic(self) -> int:
+        """Bytes that no kernel can avoid: each tensor read or written once."""
+        results = sum(
+            self.shape.m * self.shape.n * torch_dtype(one.dtype).itemsize
+            for one in self.plan.results
+        )
+        return int(results + sum(one.nbytes for one in self.tensors.values()))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the inputs are."""
+        return self.tensors[self.plan.a.name].device
+
+
+def problem(
+    plan: Plan, shape: Shape, device: torch.device | str = "cuda", seed: int = 0
+) -> Problem:
+    """Random inputs from the normal distribution, made on the device from a seed.
+
+    Not zeros nor ones: a GPU that multiplies those draws less power and clocks higher.
+    """
+    case = Case((shape.m,), shape.n, shape.k)
+    dtypes = {one.name: one.dtype for one in plan.operands}
+    tensors = {}
+    for name, sizes in input_shapes(plan, case).items():
+        random = torch.Generator(device)
+        random.manual_seed(zlib.crc32(f"{seed} {name}".encode()))
+        dtype = torch_dtype(dtypes.get(name, plan.dtype))
+        tensors[name] = torch.randn(sizes, generator=random, device=device, dtype=dtype)
+    return Problem(plan, shape, tensors, dict.fromkeys(numbers(plan), NUMBER))
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """How far results are from float64.
+
+    `error` is the root of the mean square error over that of the values, the largest of
+    all results; `outside` counts the elements beyond the bound that `verify` holds
+    kernels to, which torch's own, rounding in between, need not keep.
+    """
+
+    error: float
+    outside: int
+
+
+def judge(
+    problem: Problem, contestants: Mapping[str, Sequence[Tensor]]
+) -> dict[str, Judgement]:
+    """Compare each contestant's results, [M, N] each, with the oracle's."""
+    results = problem.plan.results
+    keys = [(name, i) for name in contestants for i in range(len(results))]
+    squares = dict.fromkeys(keys, 0.0)
+    outside = dict.fromkeys(keys, 0)
+    whole = [0.0] * len(results)
+    for rows, inputs in _chunks(problem):
+        wanted = expected(problem.plan, inputs)
+        for i, result in enumerate(results):
+            want = wanted[result.name]
+            known = want.value.isfinite()
+            whole[i] += float(want.value[known].square().sum())
+            for name, given in contestants.items():
+                got = given[i][rows].double()
+                misses = (got - want.value)[known]
+                squares[name, i] += float(misses.square().sum())
+                right = accepted(problem.plan, result, want, got)
+                outside[name, i] += int((~right).sum())
+    return {
+        name: Judgement(
+            max(_relative(squares[name, i], whole[i]) for i in range(len(results))),
+            sum(outside[name, i] for i in range(len(results))),
+        )
+        for name in contestants
+    }
+
+
+def _relative(square: float, whole: float) -> float:
+    if square == 0:
+        return 0.0
+    return float((square / whole) ** 0.5) if whole else float("inf")
+
+
+def _chunks(problem: Problem) -> Iterator[tuple[slice, Inputs]]:
+    """The problem in groups of rows, for the oracle's float64 takes much memory."""
+    inputs, step = problem.matrices, max(1, _CHUNK // problem.shape.n)
+    for first in range(0, problem.shape.m, step):
+        rows = slice(first, first + step)
+        operands = {
+            name: one[rows] if isinstance(one, Tensor) and len(one) > 1 else one
+            for name, one in inputs.operands.items()
+        }
+        yield rows, Inputs(inputs.a[rows], inputs.b, operands)
