@@ -33,6 +33,7 @@ __all__ = [
     "plot",
     "source",
     "stage",
+    "tune",
     "verify",
 ]
 
@@ -103,6 +104,28 @@ def verify(
         self_test=self_test,
         sanitize=sanitize,
         on_done=on_done,
+    )
+
+
+def tune(
+    specs: Sequence[Path],
+    *,
+    shapes: Path | None = None,
+    only: str | None = None,
+    fresh: bool = False,
+    on_done: Callable[[str], object] | None = None,
+) -> Path:
+    """Time candidate tiles on this GPU; return the tuning file that was written.
+
+    `shapes` is a file that lists shapes by kernel, `only` a pattern of kernel names;
+    `fresh` measures again what the file holds. `on_done` is told each kernel and shape.
+    Raises `EnvironmentMissing` without a GPU.
+    """
+    _need("tune", "torch", "triton", "hypothesis", "numpy")
+    from gemmgen import tuning
+
+    return tuning.tune(
+        specs, shapes_file=shapes, only=only, fresh=fresh, on_done=on_done
     )
 
 

@@ -72,6 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_build(commands)
     _add_verify(commands)
+    _add_tune(commands)
     _add_bench(commands)
     _add_reading(commands)
     return parser
@@ -124,6 +125,24 @@ def _add_verify(commands: "Commands[argparse.ArgumentParser]") -> None:
         help="also write a report: .json, .md, or .xml (JUnit)",
     )  # fmt: skip
     _add_format(verify)
+
+
+def _add_tune(commands: "Commands[argparse.ArgumentParser]") -> None:
+    tune = commands.add_parser(
+        "tune", help="time candidate tiles on this GPU", description="Time candidate "
+        "tiles on this GPU and write tuning/<gpu>.yaml beside the first spec, which "
+        "build reads. Interrupted, it goes on where it stopped.",
+    )  # fmt: skip
+    tune.add_argument("specs", nargs="+", type=Path, metavar="SPEC")
+    tune.add_argument(
+        "--shapes", type=Path, metavar="FILE",
+        help="YAML map from a kernel to a list of shapes, MxNxK",
+    )  # fmt: skip
+    tune.add_argument("--only", metavar="GLOB", help="only kernels of such names")
+    tune.add_argument(
+        "--fresh", action="store_true", help="measure again what the file holds"
+    )
+    tune.add_argument("--format", choices=FORMATS[:2], default="text")
 
 
 def _add_bench(commands: "Commands[argparse.ArgumentParser]") -> None:

@@ -183,6 +183,24 @@ def verify(options: argparse.Namespace) -> int:
 BENCH_REPORTS = (".json", ".md")
 
 
+def tune(options: argparse.Namespace) -> int:
+    """Measure candidates and write the tuning file."""
+    with output.progress("tune", None) as advance:
+        path = api.tune(
+            options.specs,
+            shapes=options.shapes,
+            only=options.only,
+            fresh=options.fresh,
+            on_done=advance,
+        )
+    if options.format == "json":
+        output.emit_json("tune", True, file=str(path))
+    else:
+        specs = " ".join(map(str, options.specs))
+        print(f"{path}: written; next: gemmgen build {specs}")
+    return 0
+
+
 def bench(options: argparse.Namespace) -> int:
     """Race kernels against torch and print a row a shape."""
     if options.report and options.report.suffix not in BENCH_REPORTS:

@@ -24,6 +24,8 @@ from gemmgen.operations import OPERATIONS
 from gemmgen.spec import KernelSpec, Spec, parse
 from gemmgen.targets import TARGETS, Target
 from gemmgen.tiling import choose, schedule_text, schedules_of, tiles_text
+from gemmgen.tuning_file import Tuning, beside
+from gemmgen.tuning_file import read as read_tuning
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class Plan:
     rows: tuple[Row, ...]
     configs: tuple[Tile, ...]
     tiles_text: str
+    chosen_by: str
 
     @property
     def tensors(self) -> tuple[Operand, ...]:
@@ -78,16 +81,16 @@ def load(path: Path, source: str | None = None) -> tuple[Plan, ...]:
     Raises `SpecErrors` with every mistake of the file, and `OSError`.
     """
     spec = parse(path.read_bytes(), source or str(path))
-    return plans(spec)
+    return plans(spec, [read_tuning(one) for one in beside(path)])
 
 
-def plans(spec: Spec) -> tuple[Plan, ...]:
+def plans(spec: Spec, tunings: Sequence[Tuning] = ()) -> tuple[Plan, ...]:
     """Plan every kernel; raise `SpecErrors` with all that is wrong in any of them."""
     planned: list[Plan] = []
     errors: list[SpecError] = []
     for kernel in spec.kernels:
         try:
-            planned.append(_Planner(kernel, spec.targets).plan())
+            planned.append(_Planner(kernel, spec.targets, tunings).plan())
         except SpecErrors as found:
             errors.extend(found.errors)
     if errors:
@@ -103,8 +106,16 @@ def fingerprint(plan: Plan) -> str:
 class _Planner:
     """Decides one kernel, collecting the mistakes of each independent part."""
 
-    def __init__(self, spec: KernelSpec, targets: Sequence[str]) -> None:
+    def __init__(
+        self, spec: KernelSpec, targets: Sequence[str], tunings: Sequence[Tuning]
+    ) -> None:
         self.spec = spec
+        self.tuned = {
+            one.target: one.kernels[spec.name]
+            for one in tunings
+            if spec.name in one.kernels
+        }
+        self.gpus = {one.target: one.gpu for one in tunings if spec.name in one.kernels}
         self.targets = [TARGETS[name] for name in targets]
         self.errors: list[SpecError] = []
 
@@ -131,7 +142,7 @@ class _Planner:
             sum(DTYPES[result.dtype].bytes for result in results)
             + sum(DTYPES[one.dtype].bytes for one in operands if one.is_matrix),
         )
-        rows, configs = choose(spec, self.targets, product, epilogue)
+        rows, configs = choose(spec, self.targets, product, epilogue, self.tuned)
         return Plan(
             name=spec.name,
             op=spec.op,
@@ -152,7 +163,15 @@ class _Planner:
             rows=rows,
             configs=configs,
             tiles_text=tiles_text(spec),
+            chosen_by=self.chosen_by(),
         )
+
+    def chosen_by(self) -> str:
+        """Who made the table: the model, or measurements where there are any."""
+        if self.spec.tiles or not self.gpus:
+            return "the model chose them"
+        found = ", ".join(f"{name}: timed on {gpu}" for name, gpu in self.gpus.items())
+        return f"{found}; else by the model"
 
     def dtypes(self) -> tuple[str, str]:
         """The out dtype and the accumulator, checked against the inputs."""

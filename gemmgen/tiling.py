@@ -3,9 +3,10 @@
 Refuses what a target cannot hold or Triton cannot compile, with the nearest that can.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from gemmgen.decision import ANY, Rule
 from gemmgen.dispatch import GROUP_M, Row, candidates, table
 from gemmgen.epilogue import Epilogue
 from gemmgen.errors import SpecError, SpecErrors
@@ -26,14 +27,20 @@ from gemmgen.schema import AUTO
 from gemmgen.spec import KernelSpec
 from gemmgen.specials import special_table, specials
 from gemmgen.targets import Target
+from gemmgen.tuning_file import Measured
 
 
 def choose(
-    spec: KernelSpec, targets: Sequence[Target], product: Product, epilogue: Epilogue
+    spec: KernelSpec,
+    targets: Sequence[Target],
+    product: Product,
+    epilogue: Epilogue,
+    tuned: Mapping[str, Measured],
 ) -> tuple[tuple[Row, ...], tuple[Tile, ...]]:
     """The dispatch rows, newest architecture first, or runtime configurations.
 
-    Raises `SpecErrors` with every tile that a target cannot run.
+    `tuned` holds what was measured, by target; it decides where tiles are free. Raises
+    `SpecErrors` with every tile that a target cannot run.
     """
     if spec.autotune:
         return (), _configs(spec, targets, product)
@@ -42,17 +49,52 @@ def choose(
     _stop_at_misfits(spec, product, listed)
     rows: list[Row] = []
     for target in sorted(targets, key=lambda target: -target.architecture):
-        tiles = listed[target]
-        if not spec.tiles:
-            for schedule in _serving(spec, product, target):
-                tiles = tiles + specials(schedule, product, target, spec.layout)
-        special = [tile for tile in tiles if tile.schedule != FALLBACK]
-        plain = [tile for tile in tiles if tile.schedule == FALLBACK]
-        plain = plain or candidates(product, target, epilogue.registers, _widest(spec))
-        if special:
-            rows.extend(special_table(special, product, target))
-        rows.extend(table(plain, product, target))
+        measured = None if spec.tiles else tuned.get(target.name)
+        if measured:
+            rows.extend(_measured_rows(spec, measured, product, target))
+        if not (measured and rows and _serves_all(rows[-1])):
+            rows.extend(_modelled(spec, listed[target], epilogue, product, target))
     return tuple(rows), ()
+
+
+def _modelled(
+    spec: KernelSpec,
+    tiles: list[Tile],
+    epilogue: Epilogue,
+    product: Product,
+    target: Target,
+) -> list[Row]:
+    """The model's choice among the spec's tiles, or its own."""
+    if not spec.tiles:
+        for schedule in _serving(spec, product, target):
+            tiles = tiles + specials(schedule, product, target, spec.layout)
+    special = [tile for tile in tiles if tile.schedule != FALLBACK]
+    plain = [tile for tile in tiles if tile.schedule == FALLBACK]
+    plain = plain or candidates(product, target, epilogue.registers, _widest(spec))
+    found = special_table(special, product, target) if special else ()
+    return [*found, *table(plain, product, target)]
+
+
+def _serves_all(row: Row) -> bool:
+    limits = (row.m, row.n, row.k)
+    return row.tile.schedule == FALLBACK and limits == (None, None, None)
+
+
+def _measured_rows(
+    spec: KernelSpec, measured: Measured, product: Product, target: Target
+) -> list[Row]:
+    """The rows of a tuning file, but for tiles that do not fit this kernel any more."""
+    serving = _serving(spec, product, target)
+    return [
+        _row(target, rule)
+        for rule in (*measured.rules, *measured.unaligned)
+        if rule.tile.schedule in serving and fits(rule.tile, product, target)
+    ]
+
+
+def _row(target: Target, rule: Rule) -> Row:
+    m, n, k = (None if most == ANY else int(most) for most in rule.limits)
+    return Row(target.architecture, m, n, rule.tile, k)
 
 
 def _serving(spec: KernelSpec, product: Product, target: Target) -> list[str]:

@@ -1,0 +1,128 @@
+"""The tiles that are worth timing for a kernel on a target: all fit, none should spill.
+
+Wider than what `tiles: auto` chooses from, since here a wrong guess costs little.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+from gemmgen.dispatch import GROUP_M
+from gemmgen.model import FILL, Tile, accumulator_registers, fits, predicted_time
+from gemmgen.plan import Plan
+from gemmgen.reasons import Kernel, why_not
+from gemmgen.schedules import FALLBACK, SCHEDULES
+from gemmgen.shapes import Shape
+from gemmgen.targets import Target
+
+MOST = 32
+"""Tiles that are timed at a shape: the model's best..."""
+_MOST_EACH = 10
+"""... and of one schedule at most so many, for the model may favour one."""
+_MOST_REGISTERS = 128
+"""Of the accumulator in a thread; the rest is for addresses and the epilogue."""
+_MOST_STAGES = 8
+_GEMV_ROWS = 4
+"""Rows above which a tensor core wins even where memory is the limit."""
+
+
+def candidates(plan: Plan, target: Target) -> list[Tile]:
+    """Every candidate of the schedules that can serve the kernel, and its table's."""
+    own = [tile for where, tile in plan.tiles if where == target]
+    kernel = Kernel(plan.layout, plan.product, target)
+    found = [
+        tile
+        for schedule, tiles in _SEARCHES.items()
+        if why_not(schedule, kernel) is None
+        for tile in tiles(plan)
+    ]
+    deepest = [_deepest(tile, plan, target) for tile in found]
+    return list(dict.fromkeys([*own, *(tile for tile in deepest if tile)]))
+
+
+def at_shape(
+    tiles: list[Tile], plan: Plan, shape: Shape, target: Target, aligned: bool
+) -> list[Tile]:
+    """Those that can serve a shape, the model's best first, so many as are timed."""
+    able = [
+        tile
+        for tile in tiles
+        if (aligned or not SCHEDULES[tile.schedule].described)
+        and (tile.schedule != "gemv" or shape.m <= _GEMV_ROWS)
+    ]
+    able.sort(key=lambda tile: predicted_time(shape, tile, plan.product, target))
+    kept: list[Tile] = []
+    for tile in able:
+        same = [one for one in kept if one.schedule == tile.schedule]
+        if len(same) < _MOST_EACH and len(kept) < MOST:
+            kept.append(tile)
+    return kept
+
+
+def _deepest(tile: Tile, plan: Plan, target: Target) -> Tile | None:
+    """The tile with as many stages as fit, or None if two do not."""
+    if accumulator_registers(tile, plan.product) > _MOST_REGISTERS:
+        return None
+    for stages in range(tile.stages, 1, -1):
+        deep = replace(tile, stages=stages)
+        if fits(deep, plan.product, target):
+            return deep
+    return tile if tile.stages == 1 and fits(tile, plan.product, target) else None
+
+
+def _k_blocks(plan: Plan, *lines: int) -> list[int]:
+    """Lengths of a K block that are so many cache lines of 128 bytes."""
+    return [max(16, 128 * count // plan.product.bytes) for count in lines]
+
+
+def _specialized(plan: Plan) -> Iterator[Tile]:
+    for (m, n, warps), k in product(
+        (
+            *((128, 256, 8), (128, 128, 8), (128, 64, 8), (256, 128, 8)),
+            *((128, 128, 4), (128, 64, 4), (64, 256, 4), (64, 128, 4), (64, 64, 4)),
+        ),
+        _k_blocks(plan, 1, 2),
+    ):
+        yield Tile(m, n, k, GROUP_M, _MOST_STAGES, warps, "warp_specialized")
+
+
+def _split(schedule: str, plan: Plan) -> Iterator[Tile]:
+    for (m, n, warps), k, split_k in product(
+        (
+            *((16, 64, 4), (16, 128, 4), (32, 64, 4), (32, 128, 4), (64, 64, 4)),
+            *((64, 128, 4), (128, 64, 4), (128, 128, 4)),
+        ),
+        _k_blocks(plan, 1, 2),
+        (1, FILL),
+    ):
+        for stages in (_MOST_STAGES, 4):
+            yield Tile(m, n, k, GROUP_M, stages, warps, schedule, split_k)
+
+
+def _persistent(plan: Plan) -> Iterator[Tile]:
+    for (m, n), k in product(((128, 256), (256, 128), (128, 128)), _k_blocks(plan, 1)):
+        yield Tile(m, n, k, GROUP_M, 4, 8, "persistent")
+
+
+def _gemv(plan: Plan) -> Iterator[Tile]:
+    for n, k, warps in product((1, 2, 4), _k_blocks(plan, 16, 32), (4, 8)):
+        yield Tile(1, n, k, GROUP_M, 1, warps, "gemv")
+
+
+def _tiled(plan: Plan) -> Iterator[Tile]:
+    for (m, n, warps), k in product(
+        ((64, 64, 4), (64, 128, 4), (128, 64, 4), (128, 128, 4), (128, 128, 8)),
+        _k_blocks(plan, 1),
+    ):
+        for stages in (3, 4):
+            yield Tile(m, n, k, GROUP_M, stages, warps, FALLBACK)
+
+
+_SEARCHES = {
+    "warp_specialized": _specialized,
+    "tma": lambda plan: _split("tma", plan),
+    "split_k": lambda plan: _split("split_k", plan),
+    "persistent": _persistent,
+    "gemv": _gemv,
+    FALLBACK: _tiled,
+}

@@ -1,0 +1,123 @@
+"""One kernel under trial: a module of all candidates, checked and raced at a shape."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from os import cpu_count
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gemmgen import render
+from gemmgen.dispatch import Row
+from gemmgen.folder import SHARED
+from gemmgen.measurement import Device, Problem, judge, problem, race
+from gemmgen.model import Tile
+from gemmgen.plan import Plan
+from gemmgen.shapes import Shape
+from gemmgen.targets import Target
+from gemmgen.tile_text import spelled
+from gemmgen.tiling import schedules_of
+from gemmgen.tuning.candidates import at_shape, candidates
+from gemmgen.verification import subject
+
+_FINALISTS = 8
+_FIRST_S, _FINAL_S = 0.15, 0.3
+"""Seconds of the first race, among all, and of that among the finalists."""
+
+Call = Callable[[], Any]
+
+
+class Trial:
+    """A kernel with every candidate tile in its table."""
+
+    def __init__(self, plan: Plan, target: Target, device: Device) -> None:
+        self.target = target
+        self.device = device
+        self.tiles = candidates(plan, target)
+        rows = tuple(Row(0, None, None, tile) for tile in self.tiles)
+        self.plan = replace(plan, rows=rows, schedules=schedules_of(rows))
+        self.module = _module(self.plan)
+        self.rows = dict(zip(self.tiles, self.module.TILES, strict=True))
+
+    def race(self, shape: Shape) -> Mapping[Tile, float]:
+        """Seconds of the tiles that the model thinks best and whose results are right."""
+        given = problem(self.plan, shape, self.device.kind)
+        outs = given.outputs()
+        aligned = self._describable((*given.tensors.values(), *outs))
+        tiles = at_shape(self.tiles, self.plan, shape, self.target, aligned)
+        calls = {tile: self._call(tile, given, outs) for tile in tiles}
+        working = self._compiled(calls)
+        right = self._right(working, given, outs)
+        first = race(
+            right, self.device, budget_s=_FIRST_S, least_rounds=5, warm_up_s=0.02
+        )
+        best = sorted(first, key=lambda tile: first[tile].median)
+        finalists = {tile: right[tile] for tile in best[:_FINALISTS]}
+        final = race(
+            finalists, self.device, budget_s=_FINAL_S, least_rounds=10, warm_up_s=0.02
+        )
+        # The losers' times, on the scale of the final: clocks drift between races.
+        drift = final[best[0]].median / first[best[0]].median
+        return {tile: drift * first[tile].median for tile in best} | {
+            tile: timing.median for tile, timing in final.items()
+        }
+
+    def _describable(self, tensors: tuple[torch.Tensor, ...]) -> bool:
+        matrices = [one for one in tensors if one.dim() == 2]
+        return all(map(self._support.describable, matrices))
+
+    @property
+    def _support(self) -> ModuleType:
+        return __import__(f"{self.module.__package__}._support", fromlist=["Tile"])
+
+    def _call(self, tile: Tile, given: Problem, outs: tuple[torch.Tensor, ...]) -> Call:
+        """Launch one tile."""
+        prepare = getattr(self.module, f"_{tile.schedule}")
+        return lambda: prepare(self.rows[tile], *given.arguments, *outs).run()
+
+    def _compiled(self, calls: Mapping[Tile, Call]) -> dict[Tile, Call]:
+        """Those that compile and run, compiled side by side."""
+
+        def works(tile: Tile) -> bool:
+            torch.cuda.set_device(torch.cuda.current_device())
+            try:
+                calls[tile]()
+            except Exception:  # a tile that does not compile or fit is none
+                return False
+            return True
+
+        with ThreadPoolExecutor(cpu_count()) as pool:
+            found = list(pool.map(works, calls))
+        torch.cuda.synchronize()
+        return {tile: calls[tile] for tile, ok in zip(calls, found, strict=True) if ok}
+
+    def _right(
+        self, calls: Mapping[Tile, Call], given: Problem, outs: tuple[torch.Tensor, ...]
+    ) -> dict[Tile, Call]:
+        """Those whose results are within the bound, from outputs full of NaN."""
+        results = {}
+        for tile, call in calls.items():
+            for out in outs:
+                out.fill_(torch.nan)
+            call()
+            results[spelled(tile)] = tuple(out.clone() for out in outs)
+        judged = judge(given, results)
+        return {
+            tile: call
+            for tile, call in calls.items()
+            if judged[spelled(tile)].outside == 0
+        }
+
+
+def _module(plan: Plan) -> ModuleType:
+    """The rendered module, imported; its folder lasts as long as the process."""
+    folder = Path(tempfile.mkdtemp(prefix="gemmgen-tune-"))
+    for name in SHARED:
+        (folder / name).write_text(render.shared(name), encoding="utf-8")
+    path = folder / f"{plan.name}.py"
+    path.write_text(render.module(plan, "tune"), encoding="utf-8")
+    return subject.load(path)
