@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -170,9 +171,14 @@ def _compiled(problem: Problem, mode: str | None) -> Contestant | None:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the tables that autotuning prints out of the way."""
-    with contextlib.redirect_stderr(io.StringIO()):
-        yield
+    """Keep what autotuning prints and logs of its candidates out of the way."""
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)
+    try:
+        with contextlib.redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
 
 
 PEERS: dict[str, Peer] = {

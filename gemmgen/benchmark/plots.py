@@ -167,7 +167,7 @@ def _roofs(axes: Axes, report: Benchmark, roofs: Mapping[float, Sequence[str]]) 
     intensities = [row.shape.flops / row.traffic for row in report.rows]
     ridges = [flops / bandwidth for flops in roofs]
     left = 0.5 * min(*intensities, *ridges)
-    right = 3 * max(*intensities, *ridges)
+    right = 12 * max(*intensities, *ridges)  # room for the labels
     highest = max(roofs) / bandwidth
     slope = [left * bandwidth / 1e12, max(roofs) / 1e12]
     axes.plot([left, highest], slope, color="black", linewidth=1)

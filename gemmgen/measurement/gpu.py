@@ -22,7 +22,7 @@ class Gpu:
     A flush writes a buffer of four times the L2 cache and reads it again: the writing
     evicts what earlier calls left there, the reading what the writing left, which would
     otherwise be written back to memory while the next call is timed: on an H200 that
-    adds 8 µs to each call, 62 µs or 176 µs long.
+    makes `F.linear` in bf16 at 1x28672x4096 take 70 µs instead of 62.
     """
 
     kind = "cuda"
