@@ -1,5 +1,6 @@
 """The tensors and numbers of one kernel beside A and B, and the text they become."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemmgen.dtypes import DTYPES
@@ -102,3 +103,20 @@ class Result:
         """The statement that stores a tile through pointers."""
         pointers, mask = self.matrix.pointers, self.matrix.mask
         return f"tl.store({pointers}, {self.rounded}, mask={mask})"
+
+
+def buffers(
+    operands: Sequence[Operand], results: Sequence[Result]
+) -> dict[str, str | None]:
+    """For each operand [m, n] and result, whose buffer it shares; None for its own.
+
+    A tile of a result can lie where that of an operand of its type was read.
+    """
+    free = [one for one in operands if one.is_matrix]
+    shared: dict[str, str | None] = {one.name: None for one in free}
+    for result in results:
+        like = next((one for one in free if one.dtype == result.dtype), None)
+        shared[result.name] = like.name if like else None
+        if like:
+            free.remove(like)
+    return shared

@@ -26,7 +26,7 @@ class Product:
 
     `kind` is a key of `Target.flops_per_clock`: a dtype's name, or for fp32 inputs the
     precision. `out_bytes` is the size of the largest result element, `tile_bytes` that
-    of all results and operands [m, n] together.
+    of all buffers for results and operands [m, n] together.
     """
 
     kind: str

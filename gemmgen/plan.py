@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from gemmgen import header
-from gemmgen.arguments import Operand, Result
+from gemmgen.arguments import Operand, Result, buffers
 from gemmgen.dispatch import Row
 from gemmgen.dtypes import DTYPES, PRECISIONS
 from gemmgen.epilogue import Epilogue
@@ -135,12 +135,16 @@ class _Planner:
         if self.errors:
             raise SpecErrors(self.errors)
         assert epilogue is not None
+        dtypes = {one.name: one.dtype for one in (*operands, *results)}
         product = Product(
             product_kind(spec.dtype.a, precision),
             DTYPES[spec.dtype.a].bytes,
             max(DTYPES[result.dtype].bytes for result in results),
-            sum(DTYPES[result.dtype].bytes for result in results)
-            + sum(DTYPES[one.dtype].bytes for one in operands if one.is_matrix),
+            sum(
+                DTYPES[dtypes[name]].bytes
+                for name, other in buffers(operands, results).items()
+                if other is None
+            ),
         )
         rows, configs = choose(spec, self.targets, product, epilogue, self.tuned)
         return Plan(

@@ -6,7 +6,7 @@ and how an operand [m, n] passes from one to the other.
 
 from dataclasses import dataclass
 
-from gemmgen.arguments import Operand
+from gemmgen.arguments import Operand, buffers
 from gemmgen.dtypes import DTYPES
 from gemmgen.kernel_text import KernelText
 from gemmgen.layouts import Matrix
@@ -41,6 +41,20 @@ class SpecializedText(KernelText):
         return [one for one in self.plan.operands if one.is_matrix]
 
     @property
+    def buffers(self) -> dict[str, str | None]:
+        """Whose buffer each operand [m, n] and result shares, if not its own."""
+        return buffers(self.plan.operands, self.plan.results)
+
+    def tile_of(self, name: str) -> str:
+        """The buffer that holds a tile of an operand or result."""
+        return f"{self.buffers[name] or name}_tiles.index(SELF)"
+
+    @property
+    def shares(self) -> bool:
+        """Whether some result lies where an operand was."""
+        return any(self.buffers.values())
+
+    @property
     def producer(self) -> Role:
         """What the producer takes."""
         tensors = [self.plan.a.name, self.plan.b.name]
@@ -67,8 +81,7 @@ class SpecializedText(KernelText):
                 *(one.parameter.partition(":")[0] for one in others),
                 *(f"{name}_desc" for name in results),
                 *(f"{one.name}_ring" for one in (self.plan.a, self.plan.b)),
-                *(f"{one.name}_tiles" for one in self.matrices),
-                *(f"{name}_tiles" for name in results),
+                *(f"{name}_tiles" for name, other in self.buffers.items() if not other),
                 *("full", "free", "mine"),
                 *(("there", "taken") if self.matrices else ()),
                 *("M", "N", "K"),
@@ -90,8 +103,10 @@ class SpecializedText(KernelText):
     def shared(self) -> list[str]:
         """The statements that allocate shared memory."""
         plan = self.plan
-        tiles = [(one.name, one.dtype) for one in self.matrices]
-        tiles += [(one.name, one.dtype) for one in plan.results]
+        dtypes = {one.name: one.dtype for one in (*plan.operands, *plan.results)}
+        tiles = [
+            (name, dtypes[name]) for name, other in self.buffers.items() if not other
+        ]
         lines = [
             self._ring(plan.a, "STAGES * (2 // TEAMS)", "ROWS"),
             self._ring(plan.b, "STAGES", "BLOCK_N"),
@@ -160,6 +175,18 @@ class SpecializedText(KernelText):
         return _INSTRUCTION_BYTES // DTYPES[self.plan.dtype].bytes
 
     @property
+    def before_stores(self) -> list[str]:
+        """What must be over before the tile's results are written to their buffers."""
+        return [] if self.shares else ["tma.store_wait(0)"]
+
+    @property
+    def after_stores(self) -> list[str]:
+        """What gives the buffers back."""
+        if not self.shares:
+            return []
+        return ["tma.store_wait(0)", "mbarrier.arrive(taken.index(SELF))"]
+
+    @property
     def operand_reads(self) -> list[str]:
         """The statements that bring the operands into registers."""
         lines = []
@@ -180,7 +207,8 @@ class SpecializedText(KernelText):
                 f"{one.name} = {one.name}_tiles.index(SELF).load(layout){one.cast}"
                 for one in self.matrices
             ]
-            lines.append("mbarrier.arrive(taken.index(SELF))")
+            if not self.shares:
+                lines.append("mbarrier.arrive(taken.index(SELF))")
         return lines
 
 
