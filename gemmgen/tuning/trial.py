@@ -75,23 +75,20 @@ class Trial:
         return __import__(f"{self.module.__package__}._support", fromlist=["Tile"])
 
     def _call(self, tile: Tile, given: Problem, outs: tuple[torch.Tensor, ...]) -> Call:
-        """Launch one tile."""
+        """Launch one tile and return the compiled kernel."""
         prepare = getattr(self.module, f"_{tile.schedule}")
-        return lambda: prepare(self.rows[tile], *given.arguments, *outs).run()
+
+        def call() -> Any:
+            launch = prepare(self.rows[tile], *given.arguments, *outs)
+            launch.run()
+            return launch.compiled
+
+        return call
 
     def _compiled(self, calls: Mapping[Tile, Call]) -> dict[Tile, Call]:
-        """Those that compile and run, compiled side by side."""
-
-        def works(tile: Tile) -> bool:
-            torch.cuda.set_device(torch.cuda.current_device())
-            try:
-                calls[tile]()
-            except Exception:  # a tile that does not compile or fit is none
-                return False
-            return True
-
+        """Those that compile without a spill and run, compiled side by side."""
         with ThreadPoolExecutor(cpu_count()) as pool:
-            found = list(pool.map(works, calls))
+            found = list(pool.map(_works, calls.values()))
         torch.cuda.synchronize()
         return {tile: calls[tile] for tile, ok in zip(calls, found, strict=True) if ok}
 
@@ -111,6 +108,14 @@ class Trial:
             for tile, call in calls.items()
             if judged[spelled(tile)].outside == 0
         }
+
+
+def _works(call: Call) -> bool:
+    """Whether a tile compiles, fits and keeps all that it needs in registers."""
+    try:
+        return int(call().n_spills) == 0
+    except Exception:  # Triton raises many kinds; a tile that does not run is no choice
+        return False
 
 
 def _module(plan: Plan) -> ModuleType:
