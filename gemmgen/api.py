@@ -114,18 +114,25 @@ def tune(
     only: str | None = None,
     fresh: bool = False,
     on_done: Callable[[str], object] | None = None,
+    on_left_out: Callable[[str], object] | None = None,
 ) -> Path:
     """Time candidate tiles on this GPU; return the tuning file that was written.
 
     `shapes` is a file that lists shapes by kernel, `only` a pattern of kernel names;
-    `fresh` measures again what the file holds. `on_done` is told each kernel and shape.
-    Raises `EnvironmentMissing` without a GPU.
+    `fresh` measures again what the file holds. `on_done` is told each kernel and shape,
+    `on_left_out` every tile that was not timed, and why. Raises `EnvironmentMissing`
+    without a GPU.
     """
     _need("tune", "torch", "triton", "hypothesis", "numpy")
     from gemmgen import tuning
 
     return tuning.tune(
-        specs, shapes_file=shapes, only=only, fresh=fresh, on_done=on_done
+        specs,
+        shapes_file=shapes,
+        only=only,
+        fresh=fresh,
+        on_done=on_done,
+        on_left_out=on_left_out,
     )
 
 

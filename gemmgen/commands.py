@@ -4,6 +4,7 @@ Only this module, `cli` and `output` print.
 """
 
 import argparse
+import builtins
 import json
 import shlex
 import sys
@@ -184,7 +185,8 @@ BENCH_REPORTS = (".json", ".md")
 
 
 def tune(options: argparse.Namespace) -> int:
-    """Measure candidates and write the tuning file."""
+    """Measure candidates and write the tuning file; say what was left out."""
+    left_out: builtins.list[str] = []
     with output.progress("tune", None) as advance:
         path = api.tune(
             options.specs,
@@ -192,9 +194,12 @@ def tune(options: argparse.Namespace) -> int:
             only=options.only,
             fresh=options.fresh,
             on_done=advance,
+            on_left_out=left_out.append,
         )
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
     if options.format == "json":
-        output.emit_json("tune", True, file=str(path))
+        output.emit_json("tune", True, file=str(path), left_out=left_out)
     else:
         specs = " ".join(map(str, options.specs))
         print(f"{path}: written; next: gemmgen build {specs}")

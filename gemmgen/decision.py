@@ -54,7 +54,7 @@ def grid() -> list[Sizes]:
 
 
 def decide(
-    points: Sequence[Point], most_rules: int = 16, least_gain: float = 0.002
+    points: Sequence[Point], most_rules: int = 20, least_gain: float = 0.001
 ) -> list[Rule]:
     """The rules that cost little over all points, sorted by their limits.
 

@@ -17,6 +17,7 @@ from gemmgen.model import Tile
 from gemmgen.plan import Plan, load
 from gemmgen.shapes import Shape
 from gemmgen.targets import TARGETS, Target
+from gemmgen.tile_text import spelled
 from gemmgen.tuning.choice import rules_for
 from gemmgen.tuning.trial import Trial
 from gemmgen.tuning_file import Measured, Tuning
@@ -38,11 +39,13 @@ def tune(
     only: str | None = None,
     fresh: bool = False,
     on_done: OnDone | None = None,
+    on_left_out: OnDone | None = None,
 ) -> Path:
     """Measure the kernels of the specs and return the file that was written.
 
     It is written after every shape, so an interrupted run goes on where it stopped;
     `fresh` measures again what is there. `only` is a pattern of kernel names.
+    `on_left_out` is told every tile that was not timed, and why.
     """
     require("tune")
     target, made = _target(), environment()
@@ -63,6 +66,9 @@ def tune(
                 on_done(f"{name} {shape}")
             _write(path, tuning, name, _measured(plans[name], target, times))
         tuning = _write(path, tuning, name, _measured(plans[name], target, times))
+        for tile, why in trial.left_out.items():
+            if on_left_out:
+                on_left_out(f"{name}: {spelled(tile)}: {why}")
     return path
 
 

@@ -19,8 +19,10 @@ _REACH = 1.5
 """Octaves of M, N and K within which a measured shape says something of another."""
 _PRIOR = 0.05
 """Weight of the model alone, beside measured shapes of weight 1 at no distance."""
-_MEASURED_WEIGHT = 4.0
+_MEASURED_WEIGHT = 6.0
 """Weight of a measured shape beside one of the grid."""
+_SLOPE, _CLIFF = 1.05, 3.0
+"""Beyond 5 % of the least time, every per cent counts for so many more."""
 
 
 def rules_for(
@@ -64,7 +66,14 @@ def _decided(
 
 def _point(sizes: Sizes, costs: Mapping[Tile, float], weight: float) -> Point:
     least = min(costs.values())
-    return Point(sizes, {tile: cost / least for tile, cost in costs.items()}, weight)
+    return Point(
+        sizes, {tile: _felt(cost / least) for tile, cost in costs.items()}, weight
+    )
+
+
+def _felt(ratio: float) -> float:
+    """How bad it is to take so many times the least: cliffs count more than slopes."""
+    return ratio + _CLIFF * max(0.0, ratio - _SLOPE)
 
 
 def _errors(

@@ -32,7 +32,10 @@ Call = Callable[[], Any]
 
 
 class Trial:
-    """A kernel with every candidate tile in its table."""
+    """A kernel with every candidate tile in its table.
+
+    `left_out` says of tiles why they were not timed.
+    """
 
     def __init__(self, plan: Plan, target: Target, device: Device) -> None:
         self.target = target
@@ -41,6 +44,7 @@ class Trial:
         rows = tuple(Row(0, None, None, tile) for tile in self.tiles)
         self.plan = replace(plan, rows=rows, schedules=schedules_of(rows))
         self.module = _module(self.plan)
+        self.left_out: dict[Tile, str] = {}
         self.rows = dict(zip(self.tiles, self.module.TILES, strict=True))
 
     def race(self, shape: Shape) -> Mapping[Tile, float]:
@@ -86,11 +90,21 @@ class Trial:
         return call
 
     def _compiled(self, calls: Mapping[Tile, Call]) -> dict[Tile, Call]:
-        """Those that compile without a spill and run, compiled side by side."""
+        """Those that compile without a spill and run, compiled side by side.
+
+        What fails beside others is tried again alone before it is left out.
+        """
         with ThreadPoolExecutor(cpu_count()) as pool:
-            found = list(pool.map(_works, calls.values()))
+            found = dict(zip(calls, pool.map(_problem, calls.values()), strict=True))
         torch.cuda.synchronize()
-        return {tile: calls[tile] for tile, ok in zip(calls, found, strict=True) if ok}
+        working = {}
+        for tile, problem_ in found.items():
+            said = problem_ and _problem(calls[tile])
+            if said:
+                self.left_out[tile] = said
+            else:
+                working[tile] = calls[tile]
+        return working
 
     def _right(
         self, calls: Mapping[Tile, Call], given: Problem, outs: tuple[torch.Tensor, ...]
@@ -102,20 +116,22 @@ class Trial:
                 out.fill_(torch.nan)
             call()
             results[spelled(tile)] = tuple(out.clone() for out in outs)
-        judged = judge(given, results)
-        return {
-            tile: call
-            for tile, call in calls.items()
-            if judged[spelled(tile)].outside == 0
-        }
+        right = {}
+        for tile, judgement in zip(calls, judge(given, results).values(), strict=True):
+            if judgement.outside:
+                self.left_out[tile] = f"{judgement.outside} wrong elements"
+            else:
+                right[tile] = calls[tile]
+        return right
 
 
-def _works(call: Call) -> bool:
-    """Whether a tile compiles, fits and keeps all that it needs in registers."""
+def _problem(call: Call) -> str:
+    """Why a tile is no choice: it spills, or what Triton says; else nothing."""
     try:
-        return int(call().n_spills) == 0
-    except Exception:  # Triton raises many kinds; a tile that does not run is no choice
-        return False
+        spilled = int(call().n_spills)
+    except Exception as error:  # Triton raises many kinds
+        return f"{type(error).__name__}: {error}".splitlines()[0][:120]
+    return f"spills {spilled} registers" if spilled else ""
 
 
 def _module(plan: Plan) -> ModuleType:
