@@ -22,7 +22,7 @@ _TOP = (ast.Import, ast.ImportFrom, ast.FunctionDef)
 _IMPORTS = {("torch", None), ("triton", None), ("triton.language", "tl")}
 _GLUON = "triton.experimental.gluon"
 _HOPPER = f"{_GLUON}.language.nvidia.hopper"
-_IMPORTS_FROM = {
+_IMPORTS_FROM: dict[tuple[int, str], set[tuple[str, str | None]]] = {
     (0, "triton.experimental"): {("gluon", None)},
     (0, _GLUON): {("language", "gl")},
     (0, f"{_GLUON}.language.nvidia"): {("hopper", None)},

@@ -135,7 +135,8 @@ class _Planner:
         if self.errors:
             raise SpecErrors(self.errors)
         assert epilogue is not None
-        dtypes = {one.name: one.dtype for one in (*operands, *results)}
+        dtypes = {one.name: one.dtype for one in operands}
+        dtypes |= {one.name: one.dtype for one in results}
         product = Product(
             product_kind(spec.dtype.a, precision),
             DTYPES[spec.dtype.a].bytes,

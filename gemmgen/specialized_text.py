@@ -103,7 +103,8 @@ class SpecializedText(KernelText):
     def shared(self) -> list[str]:
         """The statements that allocate shared memory."""
         plan = self.plan
-        dtypes = {one.name: one.dtype for one in (*plan.operands, *plan.results)}
+        dtypes = {one.name: one.dtype for one in plan.operands}
+        dtypes |= {one.name: one.dtype for one in plan.results}
         tiles = [
             (name, dtypes[name]) for name, other in self.buffers.items() if not other
         ]

@@ -29,7 +29,9 @@ def parsed(text: str) -> Tile:
         raise ValueError(f"tile {text!r} must be like 'tma 64x64x128 kfill s5 w4'")
     split_k = match["split_k"] or "1"
     return Tile(
-        *(int(match[side]) for side in "mnk"),
+        int(match["m"]),
+        int(match["n"]),
+        int(match["k"]),
         int(match["group_m"] or _GROUP_M),
         int(match["stages"]),
         int(match["warps"]),

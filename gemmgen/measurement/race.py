@@ -6,11 +6,12 @@ Knows a device only by `Device`, so that all of it is tested with a clock of its
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 Call = Callable[[], object]
+Key = TypeVar("Key", bound=Hashable)
 
 MOST_ROUNDS = 2000
 """From here on more rounds narrow a median by less than clocks drift."""
@@ -58,14 +59,14 @@ def timing(seconds: Sequence[float]) -> Timing:
 
 
 def race(
-    calls: Mapping[str, Call],
+    calls: Mapping[Key, Call],
     device: Device,
     *,
     budget_s: float = 0.5,
     least_rounds: int = 15,
     warm_up_s: float = 0.1,
     seed: int = 0,
-) -> dict[str, Timing]:
+) -> dict[Key, Timing]:
     """Time calls in one process, in rounds that take each once, in shuffled order.
 
     So whatever drifts, clocks and temperature above all, drifts for all alike. First
@@ -102,14 +103,14 @@ def _enqueuing(call: Call, device: Device) -> float:
 
 
 def _rounds(
-    calls: Mapping[str, Call],
+    calls: Mapping[Key, Call],
     device: Device,
     shuffled: random.Random,
     budget_s: float,
     least: int,
-) -> dict[str, list[float]]:
+) -> dict[Key, list[float]]:
     """The seconds of each call in every round."""
-    seconds: dict[str, list[float]] = {name: [] for name in calls}
+    seconds: dict[Key, list[float]] = {name: [] for name in calls}
     order, done, started = list(calls), 0, device.now()
     while done < least or (done < MOST_ROUNDS and device.now() - started < budget_s):
         enqueued = []

@@ -60,7 +60,7 @@ def _decided(
     for shape, each in times.items():
         costs = {tile: time for tile, time in each.items() if tile in errors}
         if costs:
-            points.append(_point(tuple(shape), costs, _MEASURED_WEIGHT))
+            points.append(_point((shape.m, shape.n, shape.k), costs, _MEASURED_WEIGHT))
     return decide(points)
 
 
