@@ -124,12 +124,17 @@ class _Planner:
         if self.errors:
             raise SpecErrors(self.errors)
         assert epilogue is not None
+        matrix_bytes = sum(DTYPES[one.dtype].bytes for one in operands if one.is_matrix)
+        vectors = [DTYPES[one.dtype].bytes for one in operands if len(one.axes) == 1]
         product = Product(
             product_kind(spec.dtype.a, precision),
             DTYPES[spec.dtype.a].bytes,
             max(DTYPES[result.dtype].bytes for result in results),
-            sum(DTYPES[result.dtype].bytes for result in results)
-            + sum(DTYPES[one.dtype].bytes for one in operands if one.is_matrix),
+            sum(DTYPES[result.dtype].bytes for result in results) + matrix_bytes,
+            spec.layout,
+            max(vectors, default=0),
+            matrix_bytes,
+            len(operands) + len(results) - 1,
         )
         rows, configs = choose(spec, self.targets, product, epilogue)
         return Plan(

@@ -45,7 +45,7 @@ def choose(
         tiles = listed[target]
         if not spec.tiles:
             for schedule in _serving(spec, product, target):
-                tiles = tiles + specials(schedule, product, target, spec.layout)
+                tiles = tiles + specials(schedule, product, target, epilogue.burden)
         special = [tile for tile in tiles if tile.schedule != FALLBACK]
         plain = [tile for tile in tiles if tile.schedule == FALLBACK]
         plain = plain or candidates(product, target, epilogue.registers, _widest(spec))
