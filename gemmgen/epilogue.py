@@ -6,6 +6,7 @@ The table `AXES` says what each operand index means; the parser is next door.
 from dataclasses import dataclass
 
 from gemmgen.expression import Call, Name, Node, names, walk
+from gemmgen.functions import OPS
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,19 @@ class Epilogue:
         tiles += len(self.functions) + len(self.statements) - 1
         tiles += uses.count("acc") - 1
         return 0 if tiles == 0 else 64 if tiles <= 2 else 96
+
+    @property
+    def burden(self) -> int:
+        """How many tiles of values live beside the accumulator at the worst moment.
+
+        A matrix operand is one, a function that keeps its argument another; a
+        polynomial, such as that of the error function, has more on the way.
+        """
+        rows = [OPS[name] for name in self.functions if name in OPS]
+        polynomials = sum(3 for row in rows if "erf" in row.triton)
+        helpers = sum(not row.in_place for row in rows)
+        matrices = sum(len(operand.axes) == 2 for operand in self.operands)
+        return polynomials + helpers + matrices
 
     @property
     def functions(self) -> tuple[str, ...]:

@@ -126,18 +126,13 @@ class KernelText:
         return self._dot(self.plan.a.name, self.plan.b.name)
 
     @property
-    def transposed_dot(self) -> str:
-        """The same, transposed: B's columns become the rows of the product."""
-        return self._dot(f"{self.plan.b.name}.T", f"{self.plan.a.name}.T")
-
-    @property
     def described_dot(self) -> str:
         """`dot` of blocks that descriptors load as they are stored."""
         return self._dot(self.plan.a.block(rows="m"), self.plan.b.block(rows="k"))
 
     @property
     def described_transposed_dot(self) -> str:
-        """`transposed_dot` of blocks that descriptors load as they are stored."""
+        """The same, transposed: B's columns become the rows of the product."""
         return self._dot(self.plan.b.block(rows="n"), self.plan.a.block(rows="k"))
 
     def _dot(self, left: str, right: str) -> str:

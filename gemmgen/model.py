@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from gemmgen.dtypes import DTYPES
+from gemmgen.layouts import LAYOUTS
 from gemmgen.schedules import FALLBACK, SCHEDULES
 from gemmgen.targets import Target
 
@@ -26,13 +27,19 @@ class Product:
 
     `kind` is a key of `Target.flops_per_clock`: a dtype's name, or for fp32 inputs the
     precision. `out_bytes` is the size of the largest result element, `tile_bytes` that
-    of all buffers for results and operands [m, n] together.
+    of all buffers for results and operands [m, n] together, `vector_bytes` that of the
+    largest operand [m] or [n], `matrix_bytes` that of all operands [m, n] together.
+    `passed` counts operands, and results beyond the first.
     """
 
     kind: str
     bytes: int
     out_bytes: int
     tile_bytes: int = 0
+    layout: str = "NT"
+    vector_bytes: int = 0
+    matrix_bytes: int = 0
+    passed: int = 0
 
     @property
     def accumulator_words(self) -> int:
@@ -86,7 +93,7 @@ def instruction(tile: Tile, product: Product, target: Target) -> str:
         return "fma"
     if product.kind == "fp64" and target.architecture > 90:
         return "fma"
-    rows = tile.n if SCHEDULES[tile.schedule].splits else tile.m
+    rows = tile.n if SCHEDULES[tile.schedule].transposes else tile.m
     whole = rows >= 64 and tile.warps % 4 == 0
     if product.kind == "fp64" or target.architecture < 90 or not whole:
         return "mma"
@@ -117,33 +124,73 @@ def ring_blocks(tile: Tile, product: Product, target: Target) -> int:
 def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     """Bytes of shared memory that a program takes, never less than the compiler's.
 
-    The ring of K blocks of A and B. A product split in three keeps two parts of its
-    block of B instead of the last stage. sm_100 adds 8 bytes for a barrier, 16 when
-    loads overlap. The epilogue reuses the ring to reorder the result, for which the
-    whole of it is an upper bound.
+    Beside the ring of K blocks, the epilogue reorders the result and the parts of a
+    split K; it reuses the ring, for which the whole of the tile is an upper bound.
     """
-    stage = (tile.m + tile.n) * tile.k * product.bytes
-    if tile.schedule == "warp_specialized":
-        # Each consumer keeps its part of every result and operand; all barriers.
-        return (
-            tile.stages * (stage + 16)
-            + 2 * tile.rows * tile.n * product.tile_bytes
-            + 1024
-        )
     if tile.schedule == "gemv":
-        return 4 * tile.n * tile.warps
-    unit = instruction(tile, product, target)
-    ring = ring_blocks(tile, product, target) * stage
-    if unit in ("wgmma", "tcgen05") and product.kind == "tf32x3":
-        ring += 2 * tile.n * tile.k * product.bytes - stage
-    if unit == "tcgen05":
-        ring += 8 if tile.stages == 1 or product.kind == "tf32x3" else 16
-    if SCHEDULES[tile.schedule].described:
-        ring += 8 * tile.stages
+        # A row of A is loaded along K, or along M and then reordered.
+        row = tile.k if LAYOUTS[product.layout].a_transposed else tile.n * tile.warps
+        return 4 * product.accumulator_words * max(row, tile.n * tile.warps)
+    if tile.schedule == "warp_specialized":
+        return _specialized_memory(tile, product)
+    ring = _ring_memory(tile, product, target)
     if tile.schedule == "persistent":
-        return ring + tile.m * tile.n * product.tile_bytes
+        return ring + _beside_the_ring(tile, product, target)
     parts = 4 if tile.split_k != 1 else 0  # fp32 sums, written to the workspace
     return max(ring, tile.m * tile.n * max(product.out_bytes, parts))
+
+
+def _beside_the_ring(tile: Tile, product: Product, target: Target) -> int:
+    """What a persistent epilogue reorders while the next tile's blocks arrive.
+
+    Results whole; operands, which come through pointers, in parts: fitted to what
+    compiles, at most 16384 elements on sm_90 and a quarter of the tile on sm_100.
+    """
+    elements, newer = tile.m * tile.n, target.architecture >= 100
+    part = elements // 4 if newer else min(elements, 16384)
+    side = max(tile.m, tile.n)
+    width = 0 if side <= 128 or not product.vector_bytes else product.vector_bytes
+    vectors = side * (max(4, width) if newer and width else width)
+    results = product.tile_bytes - product.matrix_bytes
+    return elements * results + part * product.matrix_bytes + vectors
+
+
+def _ring_memory(tile: Tile, product: Product, target: Target) -> int:
+    """The ring of K blocks of A and B, and its barriers.
+
+    A product split in three keeps two parts of its right block instead of the last
+    stage. Descriptors need a barrier a stage, two where tf32 is turned over for wgmma.
+    sm_100 adds 8 bytes for a barrier, 16 when loads overlap.
+    """
+    unit, row = instruction(tile, product, target), SCHEDULES[tile.schedule]
+    stage = (tile.m + tile.n) * tile.k * product.bytes
+    ring = ring_blocks(tile, product, target) * stage
+    if unit in ("wgmma", "tcgen05") and product.kind == "tf32x3":
+        right = tile.m if row.transposes else tile.n
+        ring += 2 * right * tile.k * product.bytes - stage
+    if unit == "tcgen05":
+        ring += 8 if tile.stages == 1 or product.kind == "tf32x3" else 16
+    if row.described:
+        turned = product.kind.startswith("tf32") and product.layout != "NT"
+        barriers = 8 * tile.stages * (2 if turned else 1)
+        ring += _up(barriers, 16) if unit == "tcgen05" else barriers
+    return ring
+
+
+def _specialized_memory(tile: Tile, product: Product) -> int:
+    """Of a specialized kernel: ring, each consumer's results and operands, barriers.
+
+    What the producer and the second consumer are passed lies in shared memory too.
+    """
+    stage = (tile.m + tile.n) * tile.k * product.bytes
+    barriers = 2 * _up(8 * tile.stages, 16) + (32 if tile.teams == 2 else 0)
+    passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
+    tiles = 2 * tile.rows * tile.n * product.tile_bytes
+    return tile.stages * stage + tiles + barriers + passed
+
+
+def _up(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
 
 
 def fits(tile: Tile, product: Product, target: Target) -> bool:
@@ -152,7 +199,9 @@ def fits(tile: Tile, product: Product, target: Target) -> bool:
 
 
 def accumulator_registers(tile: Tile, product: Product) -> int:
-    """32-bit registers of the accumulator in each thread."""
+    """32-bit registers of the accumulator in each thread; a consumer has four warps."""
+    if tile.schedule == "warp_specialized":
+        return tile.rows * tile.n // 128
     return math.ceil(tile.m * tile.n * product.accumulator_words / (32 * tile.warps))
 
 

@@ -137,6 +137,8 @@ class _Planner:
         assert epilogue is not None
         dtypes = {one.name: one.dtype for one in operands}
         dtypes |= {one.name: one.dtype for one in results}
+        matrix_bytes = sum(DTYPES[one.dtype].bytes for one in operands if one.is_matrix)
+        vectors = [DTYPES[one.dtype].bytes for one in operands if len(one.axes) == 1]
         product = Product(
             product_kind(spec.dtype.a, precision),
             DTYPES[spec.dtype.a].bytes,
@@ -146,6 +148,10 @@ class _Planner:
                 for name, other in buffers(operands, results).items()
                 if other is None
             ),
+            spec.layout,
+            max(vectors, default=0),
+            matrix_bytes,
+            len(operands) + len(results) - 1,
         )
         rows, configs = choose(spec, self.targets, product, epilogue, self.tuned)
         return Plan(

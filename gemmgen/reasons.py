@@ -41,6 +41,11 @@ def _through_descriptors(kernel: Kernel) -> str | None:
             f"{_spoken(kernel)} is multiplied from registers, where blocks that "
             "descriptors load only take room"
         )
+    along_k = kernel.product.kind != "tf32" or kernel.layout == "NT"
+    if kernel.target.architecture >= 100 and not along_k:
+        return (
+            f"tcgen05 reads tf32 along K alone, which layout {kernel.layout} is not"
+        )
     return None
 
 

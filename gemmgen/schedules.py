@@ -12,7 +12,8 @@ class Schedule:
     `constants` are the kernel's compile-time parameters beside the index type.
     `described` names the tensors that it takes as tensor descriptors: `inputs` (A and
     B), `operands` (those indexed [m, n]) and `results`; all others are pointers.
-    `splits` says that K may be cut into parts, which meet in a workspace.
+    `splits` says that K may be cut into parts, which meet in a workspace;
+    `transposes` that B's columns are the rows of what is multiplied.
     """
 
     name: str
@@ -22,6 +23,7 @@ class Schedule:
     constants: tuple[str, ...] = _TILE
     described: frozenset[str] = frozenset()
     splits: bool = False
+    transposes: bool = False
 
     @property
     def kernel_suffix(self) -> str:
@@ -38,7 +40,7 @@ SCHEDULES: dict[str, Schedule] = {
         Schedule(FALLBACK, "one output tile per program", 80),
         Schedule(
             "tma", "one output tile per program, descriptors", 90,
-            described=frozenset({"inputs"}), splits=True,
+            described=frozenset({"inputs"}), splits=True, transposes=True,
         ),
         Schedule(
             "persistent", "one program per SM, tiles in a loop", 90,

@@ -67,7 +67,7 @@ def _modelled(
     """The model's choice among the spec's tiles, or its own."""
     if not spec.tiles:
         for schedule in _serving(spec, product, target):
-            tiles = tiles + specials(schedule, product, target, spec.layout)
+            tiles = tiles + specials(schedule, product, target, epilogue.burden)
     special = [tile for tile in tiles if tile.schedule != FALLBACK]
     plain = [tile for tile in tiles if tile.schedule == FALLBACK]
     plain = plain or candidates(product, target, epilogue.registers, _widest(spec))

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen import render
+from gemmgen.folder import SHARED
 from gemmgen.plan import Plan, plans
 from gemmgen.spec import parse
 from gemmgen.verification import pool, process
@@ -176,7 +177,8 @@ def subject(
     folder.mkdir()
     path = folder / f"{plan.name}.py"
     path.write_text(edit(render.module(plan, "spec.yaml")), encoding="utf-8")
-    (folder / "_support.py").write_text(render.support(), encoding="utf-8")
+    for name in SHARED:
+        (folder / name).write_text(render.shared(name), encoding="utf-8")
     return process.Subject(plan, path, "spec.yaml")
 
 

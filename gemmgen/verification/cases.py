@@ -13,10 +13,12 @@ from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
 from gemmgen.verification.comparison import Block
 from gemmgen.verification.data import KINDS
-from gemmgen.verification.views import ALIGNED, FOR_OUTPUTS, VIEWS
+from gemmgen.verification.views import ALIGNED, DESCRIBABLE, FOR_OUTPUTS, VIEWS
 
 _MOST_STEPS = 12
 """Tiles times K blocks of one interpreted example: what takes about 0.1 s."""
+_DESCRIBED = 16
+"""Bytes that rows of a matrix are a multiple of, for a descriptor to describe it."""
 _NUMBERS = (1.0, -0.5, 2.0, 0.3)
 _SEEDS = strategies.integers(0, 2**32 - 1)
 
@@ -82,39 +84,58 @@ def described(plan: Plan, case: Case) -> str:
     return case.described([*input_tensors(plan), *outputs], numbers(plan))
 
 
-def interpreted_cases(plan: Plan, block: Block) -> strategies.SearchStrategy[Case]:
-    """Cases for the interpreter: at most a few tiles and K blocks, any mix of views."""
+def interpreted_cases(
+    plan: Plan, block: Block, described: bool = False
+) -> strategies.SearchStrategy[Case]:
+    """Cases for the interpreter: at most a few tiles and K blocks, any mix of views.
+
+    With `described`, three of four have sizes and views that descriptors can describe.
+    """
 
     @strategies.composite
     def case(draw: Callable[..., Any]) -> Case:
-        m, n = draw(_near(block.m, 2)), draw(_near(block.n, 2))
+        fitting = described and draw(strategies.sampled_from((True, True, True, False)))
+        unit = _DESCRIBED // plan.product.bytes if fitting else 1
+        m = draw(_near(block.m, 2))
+        if plan.a.transposed:
+            m = _up(m, unit)
+        n = _up(draw(_near(block.n, 2)), unit)
         tiles = -(-m // block.m) * -(-n // block.n)
-        k = draw(_near(block.k, max(1, min(3, _MOST_STEPS // max(1, tiles)))))
-        views = [
-            draw(strategies.sampled_from(tuple(VIEWS))) for _ in input_tensors(plan)
-        ]
-        views += [draw(strategies.sampled_from(FOR_OUTPUTS)) for _ in plan.results]
+        most = max(1, min(3, _MOST_STEPS // max(1, tiles)))
+        k = _up(draw(_near(block.k, most)), unit)
+        inputs, outputs = (
+            (DESCRIBABLE, DESCRIBABLE) if fitting else (tuple(VIEWS), FOR_OUTPUTS)
+        )
+        views = [draw(strategies.sampled_from(inputs)) for _ in input_tensors(plan)]
+        views += [draw(strategies.sampled_from(outputs)) for _ in plan.results]
         return _filled(draw, plan, Case(draw(_rows(plan, m)), n, k, views=tuple(views)))
 
     return case()
 
 
-def compiled_cases(plan: Plan, block: Block) -> strategies.SearchStrategy[Case]:
+def compiled_cases(
+    plan: Plan, block: Block, described: bool = False
+) -> strategies.SearchStrategy[Case]:
     """Cases for a GPU: larger, and few combinations of what Triton specializes on.
 
     Each new combination of unit strides and multiples of 16 compiles a kernel anew, so
-    all tensors share a view and all sizes are multiples of 16, or none is.
+    all tensors share a view and all sizes are multiples of 16, or none is. With
+    `described`, three of four are what descriptors can describe.
     """
 
     @strategies.composite
     def case(draw: Callable[..., Any]) -> Case:
-        aligned = draw(strategies.booleans())
+        fitting = described and draw(strategies.sampled_from((True, True, True, False)))
+        aligned = fitting or draw(strategies.booleans())
         m = draw(_near(block.m, 3, 257, 1021))
+        if plan.a.transposed:
+            m = _aligned(m, aligned)
         n, k = (
             _aligned(draw(_near(side, 3, 331, 2003)), aligned)
             for side in (block.n, block.k)
         )
-        view = draw(strategies.sampled_from(ALIGNED if aligned else tuple(VIEWS)))
+        choice = ALIGNED if aligned else tuple(VIEWS)
+        view = draw(strategies.sampled_from(DESCRIBABLE if fitting else choice))
         views = [view] * len(input_tensors(plan))
         out = view if view in FOR_OUTPUTS else "contiguous"
         views += [out] * len(plan.results)
@@ -144,9 +165,13 @@ def _near(side: int, most: int, *more: int) -> strategies.SearchStrategy[int]:
     return strategies.sampled_from([*dict.fromkeys([*sizes, *more]), 0])
 
 
+def _up(size: int, unit: int) -> int:
+    return -(-size // unit) * unit
+
+
 def _aligned(size: int, aligned: bool) -> int:
     if aligned:
-        return -(-size // 16) * 16
+        return _up(size, 16)
     return size + 1 if size % 16 == 0 else size
 
 

@@ -14,10 +14,13 @@ from typing import Any
 from gemmgen.dtypes import DTYPES
 from gemmgen.model import Tile, instruction, shared_memory
 from gemmgen.plan import Plan
+from gemmgen.schedules import SCHEDULES
 from gemmgen.targets import Target
 from gemmgen.verification.aligned import compile_aligned, jit_function
 from gemmgen.verification.machine_code import (
     Usage,
+    block_loads,
+    block_stores,
     copies,
     loads,
     usage,
@@ -37,6 +40,13 @@ _BETTER = {("fma", "fp64"): "mma"}
 
 _WIDEST = 16
 """Bytes that a thread can load or copy at once."""
+
+_SPECIALIZED_SPILL = 16
+"""Bytes of stack that a specialized kernel may take: one vector, once a tile.
+
+Its consumers hold 128 words of accumulator beside an operand's tile in the epilogue;
+half the tile, which would not spill, loads twice as much for each element.
+"""
 
 
 @dataclass(frozen=True)
@@ -66,7 +76,7 @@ def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:
     shared = made.metadata.shared
     problems = (
         *_unit_problems(plan, target, tile, made.asm["ptx"]),
-        *_spill_problems(used),
+        *_spill_problems(tile, used),
         *_load_problems(plan, target, tile, made.asm["ptx"]),
         *_shared_problems(plan, target, tile, shared),
     )
@@ -88,13 +98,17 @@ def _unit_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator
         yield f"no {unit} instruction for {kind} in the PTX"
 
 
-def _spill_problems(used: Usage) -> Iterator[str]:
-    if used.stack:
+def _spill_problems(tile: Tile, used: Usage) -> Iterator[str]:
+    allowed = _SPECIALIZED_SPILL if tile.schedule == "warp_specialized" else 0
+    if used.stack > allowed:
         yield f"spills {used.stack} bytes of registers"
 
 
 def _load_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator[str]:
     """What is wrong with how A, B and [m, n] operands are loaded."""
+    if SCHEDULES[tile.schedule].described:
+        yield from _block_problems(plan, tile, ptx)
+        return
     found = copies(ptx) if tile.stages > 1 else loads(ptx)
     if tile.stages > 1 and not found:
         yield "loads are not asynchronous"
@@ -105,7 +119,24 @@ def _load_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator
     elif found[_WIDEST] < expected[_WIDEST]:
         yield f"{found[_WIDEST]} of {expected[_WIDEST]} loads of A and B are 128 bits"
     whole = any(one.axes == ("m", "n") for one in plan.operands)
-    if whole and not loads(ptx)[_WIDEST]:
+    # The few columns of a gemv are no vector.
+    if whole and tile.schedule != "gemv" and not loads(ptx)[_WIDEST]:
+        yield "no load of an [m, n] operand is 128 bits wide"
+
+
+def _block_problems(plan: Plan, tile: Tile, ptx: str) -> Iterator[str]:
+    """What is wrong with a kernel that takes A and B as descriptors."""
+    described = SCHEDULES[tile.schedule].described
+    matrices = sum(one.is_matrix for one in plan.operands)
+    blocks = 2 + (matrices if "operands" in described else 0)
+    if block_loads(ptx) < blocks:
+        yield f"{block_loads(ptx)} of {blocks} blocks are loaded by tensor maps"
+    if copies(ptx):
+        yield "A or B is copied by threads beside its tensor map"
+    stored = len(plan.results) if "results" in described else 0
+    if block_stores(ptx) < stored:
+        yield f"{block_stores(ptx)} of {stored} results are stored by tensor maps"
+    if matrices and "operands" not in described and not loads(ptx)[_WIDEST]:
         yield "no load of an [m, n] operand is 128 bits wide"
 
 
@@ -117,6 +148,9 @@ def expected_loads(plan: Plan, target: Target, tile: Tile) -> Counter[int]:
     contiguous along K by single elements; tf32x3 is split in registers, which can.
     """
     unit, product = instruction(tile, plan.product, target), plan.product
+    if tile.schedule == "gemv":
+        rows = max(1, tile.n * tile.k * product.bytes // (32 * tile.warps * _WIDEST))
+        return Counter({_WIDEST: rows})
     along_k = unit in ("wgmma", "tcgen05") and product.kind == "tf32"
     expected: Counter[int] = Counter()
     for matrix, rows in ((plan.a, tile.m), (plan.b, tile.n)):

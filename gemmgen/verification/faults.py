@@ -2,15 +2,12 @@
 
 import ast
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from gemmgen.dtypes import DTYPES
 from gemmgen.functions import OPS
 from gemmgen.plan import Plan
-
-Edit = Callable[[ast.AST], ast.AST | None]
-"""What stands in a node's place; None where the node is left as it is."""
-
+from gemmgen.verification.meetings import Edit, meetings
 
 def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     """Every kind of fault, with the edit that makes it."""
@@ -32,6 +29,7 @@ def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     yield "offsets in 32 bits", _narrow_offsets
     yield "operand under the other axis", _other_axis
     yield "program id ignored", _no_program_id
+    yield from meetings()
     strides = [*plan.a.strides, *plan.b.strides]
     strides += [stride for one in plan.tensors for stride in one.strides]
     strides += [stride for one in plan.results for stride in one.matrix.strides]
@@ -40,6 +38,8 @@ def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     for matrix in (plan.a, plan.b, *(one.matrix for one in plan.results)):
         yield "strides swapped", _swapped(*matrix.strides)
     for one in plan.operands:
+        if one.is_matrix:
+            yield "operand of another tile", _first_tile(one.name)
         yield "operand dropped", _without_operand(one.name)
     for function in plan.epilogue.functions:
         if function in OPS:
@@ -141,7 +141,9 @@ def _no_advance(node: ast.AST) -> ast.AST | None:
 
 def _no_minimum(node: ast.AST) -> ast.AST | None:
     call = _call_of(node, "min")
-    return call.args[1] if call else None
+    if call is None or ast.unparse(call.args[1]) != "GROUP_M":
+        return None
+    return call.args[1]
 
 
 def _other_one(node: ast.AST) -> ast.AST | None:
@@ -250,6 +252,19 @@ def _swapped(one: str, other: str) -> Edit:
             if isinstance(part, ast.Name) and part.id in (one, other):
                 part.id = other if part.id == one else one
         return new
+
+    return edit
+
+
+def _first_tile(name: str) -> Edit:
+    """A matrix operand whose rows are all the first one."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.Assign) or f"{name}_ptr + offs_m" not in (
+            text := ast.unparse(node)
+        ):
+            return None
+        return ast.parse(text.replace("offs_m[:, None]", "offs_m[:, None] * 0")).body[0]
 
     return edit
 

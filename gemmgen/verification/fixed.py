@@ -17,6 +17,8 @@ def fixed_cases(plan: Plan, block: Block) -> Iterator[Case]:
 
 def _cases(plan: Plan, block: Block) -> Iterator[Case]:
     m, n, k = block.m, block.n, block.k
+    count = len(input_tensors(plan))
+    blocks = max(2, min(8, 1024 // k))  # 8 in three parts: 3, 3, 2
     yield Case((5,), 7, 0)
     yield Case((0,), 7, 5, given=False)
     yield Case((5,), 0, 3)
@@ -27,9 +29,12 @@ def _cases(plan: Plan, block: Block) -> Iterator[Case]:
     yield Case((m,), n, k, "normal")
     shared = ("rows shared", "columns shared")
     for views in (shared, shared[::-1]):
-        count = len(input_tensors(plan))
         yield Case((7,), 9, k + 3, "wide", (views * count)[:count])
-    yield Case((3,), 5, 8 * k + 3, "wide")
+    yield Case((3,), 5, blocks * k + 3, "wide")
+    # What descriptors can describe, in whatever dtype and layout.
+    yield Case((16,), 16, 16, "normal")
+    yield Case((m + 16,), n + 16, k + 16, "special", ("padded",) * count, given=False)
+    yield Case((2 * m,), 2 * n, blocks * k, "wide")
     groups = max(tile.group_m for _, tile in plan.tiles)
     yield Case((groups * m + 1,), n + 1, 1)
     if OPERATIONS[plan.op].leading:

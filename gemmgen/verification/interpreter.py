@@ -6,6 +6,7 @@ checked; what the interpreter repeats in each launch is done once.
 
 import contextlib
 import inspect
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ import triton
 import triton.language as tl
 from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
+from triton.tools.tensor_descriptor import TensorDescriptor
 
-from gemmgen.verification.memory import Memory
+from gemmgen.verification.memory import Memory, Unclean
 
 _Builder = interpreter.InterpreterBuilder
 _TF32_BITS = np.uint32(0xFFFFE000)
@@ -25,6 +27,7 @@ class _State:
     """What the builder's methods need to know of the launch."""
 
     memory = Memory(())
+    backwards = False
     patched: set[frozenset[int]] = set()  # noqa: RUF012 (one per process is meant)
 
 
@@ -35,6 +38,7 @@ def mend() -> None:
     interpreter.GridExecutor.__call__ = _launch
     _Builder.create_masked_load = _checked_load(_Builder.create_masked_load)
     _Builder.create_masked_store = _checked_store(_Builder.create_masked_store)
+    _Builder.create_atomic_rmw = _checked_atomic(_Builder.create_atomic_rmw)
     _Builder.cast_impl = _cast
     _Builder.create_dot = _dot
     _Builder.create_erf = _erf
@@ -82,9 +86,10 @@ def _launch(self: Any, *arguments: Any, **given: Any) -> None:
     known = {name: value for name, value in given.items() if name in self.arg_names}
     interpreter._patch_lang(self.fn)
     bound = inspect.getcallargs(self.fn, *arguments, **known)
-    _State.memory = Memory(
-        value for value in bound.values() if isinstance(value, torch.Tensor)
-    )
+    _State.memory = Memory(_tensors(bound.values()))
+    parts, counts = bound.get("parts_ptr"), bound.get("count_ptr")
+    if parts is not None:
+        parts.fill_(torch.nan)  # a workspace holds anything
     inside = {
         name: value if name in self.constexprs else _converted(self.fn, name, value)
         for name, value in bound.items()
@@ -92,9 +97,28 @@ def _launch(self: Any, *arguments: Any, **given: Any) -> None:
     grid = self.grid(inside) if callable(self.grid) else self.grid
     grid = (*grid, 1, 1)[:3]
     interpreter.interpreter_builder.set_grid_dim(*grid)
-    for position in np.ndindex(*grid):
+    for position in _order(grid, counts is not None):
         interpreter.interpreter_builder.set_grid_idx(*position)
         self.fn(**inside)
+    if counts is not None and counts.any():
+        raise Unclean("the counts of the workspace are not zero after the launch")
+
+
+def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
+    """The tensors among a launch's arguments, those inside of descriptors too."""
+    for value in values:
+        tensor = value.base if isinstance(value, TensorDescriptor) else value
+        if isinstance(tensor, torch.Tensor):
+            yield tensor
+
+
+def _order(grid: Any, meeting: bool) -> Iterable[Any]:
+    """The programs of a launch. Those that meet run forwards and backwards in turn."""
+    positions = list(np.ndindex(*grid))
+    if meeting:
+        _State.backwards = not _State.backwards
+        positions = positions[:: -1 if _State.backwards else 1]
+    return positions
 
 
 def _converted(fn: Any, name: str, value: Any) -> Any:
@@ -122,6 +146,16 @@ def _checked_store(store: Any) -> Any:
     ) -> Any:
         _check("store", pointers, mask)
         return store(self, pointers, value, mask, *rest, **more)
+
+    return checked
+
+
+def _checked_atomic(update: Any) -> Any:
+    def checked(
+        self: Any, kind: Any, pointers: Any, value: Any, mask: Any, *rest: Any
+    ) -> Any:
+        _check("atomic", pointers, mask)
+        return update(self, kind, pointers, value, mask, *rest)
 
     return checked
 

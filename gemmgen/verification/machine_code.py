@@ -40,6 +40,16 @@ def copies(ptx: str) -> Counter[int]:
     return Counter(int(size, 0) for size in _COPY.findall(ptx))
 
 
+def block_loads(ptx: str) -> int:
+    """Loads of whole blocks through tensor maps."""
+    return len(re.findall(r"cp\.async\.bulk\.tensor\.2d\.shared::\w+\.global", ptx))
+
+
+def block_stores(ptx: str) -> int:
+    """Stores of whole blocks through tensor maps."""
+    return len(re.findall(r"cp\.async\.bulk\.tensor\.2d\.global\.shared::", ptx))
+
+
 def loads(ptx: str) -> Counter[int]:
     """Loads from global memory to registers, by the bytes that a thread loads."""
     found: Counter[int] = Counter()

@@ -17,6 +17,10 @@ class OutOfBounds(Exception):
     """A lane that is not masked accesses what is no element of any argument."""
 
 
+class Unclean(Exception):
+    """A launch leaves a workspace as the next one cannot use it."""
+
+
 class Region:
     """The elements of one argument, by address."""
 

@@ -9,37 +9,104 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gemmgen.plan import Plan
-from gemmgen.verification.faults import Edit, families
+from gemmgen.verification.faults import families
+from gemmgen.verification.meetings import Edit
 
 
 @dataclass(frozen=True)
 class Mutant:
-    """A faulty module; `equivalent` says why no test could tell it, if none can."""
+    """A faulty module; `equivalent` says why no test could tell it, if none can.
+
+    `untried` says why none could in the interpreter, where a GPU might.
+    """
 
     name: str
     family: str
     source: str
     equivalent: str | None = None
+    untried: str | None = None
+
+    def excuse(self, device: str) -> str:
+        """Why it may survive on a device; nothing if it may not."""
+        return self.equivalent or (device == "cpu" and self.untried) or ""
 
 
 _EQUIVALENT = {
     "other is one": "the other operand is 0 where K has ended, so the product is 0",
+    "part runs past the end of K": "blocks beyond K are loaded as 0",
 }
 """Families that compute the same as the kernel, with the reason."""
+
+_IN_TURN = "programs of the interpreter run one after the other, never beside each other"
+_UNTRIED = {
+    "barrier dropped": _IN_TURN,
+    "atomic relaxed": _IN_TURN,
+    "every part reduces": _IN_TURN,
+}
+"""Families that only programs beside each other can tell, with the reason."""
+
+_GLUON = "the interpreter runs no Gluon"
+_ONE_ROW = "gemv has a program for each row, so none is beyond M"
 
 
 def mutants(plan: Plan, source: str) -> Iterator[Mutant]:
     """Every mutant of a module, each once, in the order in which the kernel reads."""
     tree = ast.parse(source)
+    places = _Places(tree)
     seen = {ast.unparse(tree)}
     for family, edit in families(plan):
         for place in range(_places(tree, edit)):
-            mutated, line = _edited(tree, edit, place)
+            mutated, node, line = _edited(tree, edit, place)
             text = ast.unparse(ast.fix_missing_locations(mutated))
             if text not in seen:
                 seen.add(text)
-                name = f"{family}, line {line}"
-                yield Mutant(name, family, text, _EQUIVALENT.get(family))
+                function = places.function(line)
+                yield Mutant(
+                    f"{family}, line {line}",
+                    family,
+                    text,
+                    _EQUIVALENT.get(family) or _same_in_gemv(family, function, node),
+                    _UNTRIED.get(family) or (_GLUON if function.in_gluon else None),
+                )
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A function of the module: its name, and whether only Gluon runs it."""
+
+    name: str
+    in_gluon: bool
+
+
+class _Places:
+    """Which function a line belongs to."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        self._found = [
+            (range(node.lineno, (node.end_lineno or 0) + 1), _described(node))
+            for node in tree.body
+            if isinstance(node, ast.FunctionDef)
+        ]
+
+    def function(self, line: int) -> _Function:
+        """The function at a line; one without a name outside of all."""
+        inside = (found for lines, found in self._found if line in lines)
+        return next(inside, _Function("", False))
+
+
+def _described(node: ast.FunctionDef) -> _Function:
+    decorated = any("gluon" in ast.unparse(one) for one in node.decorator_list)
+    return _Function(node.name, decorated or node.name == "_warp_specialized")
+
+
+def _same_in_gemv(family: str, function: _Function, node: ast.AST) -> str | None:
+    """Why a mask of rows may be missing where there is one row."""
+    if not function.name.endswith("_gemv_kernel"):
+        return None
+    text = ast.unparse(node)
+    if family == "left mask term dropped" and "mask=mask_m[:, None]" in text:
+        return _ONE_ROW
+    return _ONE_ROW if family == "< became <=" and text == "offs_m < M" else None
 
 
 def _places(tree: ast.Module, edit: Edit) -> int:
@@ -60,20 +127,23 @@ class _Replace(ast.NodeTransformer):
         self.edit = edit
         self.left = place
         self.line = 0
+        self.node: ast.AST = ast.Pass()
 
     def visit(self, node: ast.AST) -> ast.AST:
         new = self.edit(node)
         if new is not None:
             self.left -= 1
             if self.left == -1:
-                self.line = getattr(node, "lineno", 0)
+                self.line, self.node = getattr(node, "lineno", 0), node
                 return ast.copy_location(new, node)
         return self.generic_visit(node)
 
 
-def _edited(tree: ast.Module, edit: Edit, place: int) -> tuple[ast.Module, int]:
-    """A copy of the tree with the edit made at its `place`-th opportunity."""
+def _edited(
+    tree: ast.Module, edit: Edit, place: int
+) -> tuple[ast.Module, ast.AST, int]:
+    """A copy of the tree with the edit made at its `place`-th opportunity; where."""
     replace = _Replace(edit, place)
     mutated = replace.visit(copy.deepcopy(tree))
     assert isinstance(mutated, ast.Module)
-    return mutated, replace.line
+    return mutated, replace.node, replace.line

@@ -23,7 +23,7 @@ class Profile:
 
 
 PROFILES = {
-    "quick": Profile(20, 40, 600),
-    "ci": Profile(100, 200, 1800, fixed_seed=True),
-    "deep": Profile(2000, 4000, 4 * 3600, climbs=True),
+    "quick": Profile(5, 60, 600),
+    "ci": Profile(25, 300, 1800, fixed_seed=True),
+    "deep": Profile(500, 6000, 4 * 3600, climbs=True),
 }

@@ -26,7 +26,7 @@ from gemmgen.verification.examples import Call, Wrong, check_results
 from gemmgen.verification.examples import run as run_example
 from gemmgen.verification.far import far_calls
 from gemmgen.verification.fixed import fixed_cases
-from gemmgen.verification.memory import OutOfBounds
+from gemmgen.verification.memory import OutOfBounds, Unclean
 from gemmgen.verification.profiles import Profile
 from gemmgen.verification.refusals import check_refusals
 from gemmgen.verification.subject import Variant
@@ -81,9 +81,11 @@ class Trial:
         """What is done for a kernel of these tiles, in independent parts."""
         yield self.refuse
         examples = profile.examples_of(len(found))
+        seen = set()
         for position, variant in enumerate(found):
-            # In the interpreter tiles differ by their sizes alone.
-            if position == 0 or self.device.type == "cuda":
+            # In the interpreter tiles of a schedule differ by their sizes alone.
+            if variant.schedule not in seen or self.device.type == "cuda":
+                seen.add(variant.schedule)
                 yield partial(self.forced, variant, self.fixed)
                 yield partial(self.forced, variant, self.far_away)
             drawn = partial(
@@ -102,7 +104,7 @@ class Trial:
         self.beat(name)
         try:
             return action()
-        except (Wrong, OutOfBounds) as wrong:
+        except (Wrong, OutOfBounds, Unclean) as wrong:
             raise Fault("failed", f"{wrong}\n{name}") from wrong
         except torch.AcceleratorError as broken:
             raise Fault("crashed", f"{_first_line(broken)}\n{name}") from broken
@@ -112,11 +114,12 @@ class Trial:
 
     def case(self, case: Case, variant: Variant) -> float:
         """Run one example."""
-        name = f"{described(self.plan, case)}, tile {variant.block}"
+        name = f"{described(self.plan, case)}, {variant.name}"
         size = self.attempt(
             name,
             lambda: run_example(
-                self.plan, self.launcher, case, variant.block, self.device
+                self.plan, self.launcher, case, variant.block, self.device,
+                variant.splits,
             ),
         )
         self.examples += 1
@@ -177,7 +180,7 @@ class Trial:
             verbosity=Verbosity.quiet,
         )
         @seed(number)
-        @given(cases(self.plan, variant.block))
+        @given(cases(self.plan, variant.block, variant.described))
         def holds(case: Case) -> None:
             size = shrinking.run(case, lambda: self.case(case, variant))
             if profile.climbs:

@@ -49,17 +49,22 @@ def self_test(
                 mutants(subject.plan, subject.path.read_text(encoding="utf-8"))
             )
         ]
-        faulty = [subject for subject, _ in made]
+        tried = [one for one in made if device != "cpu" or not one[1].untried]
+        faulty = [subject for subject, _ in tried]
         outcomes = run_properties(faulty, device, profile, seed, on_done)
+    found = {
+        subject.path: "" if outcome.ok else outcome.status
+        for (subject, _), outcome in zip(tried, outcomes, strict=True)
+    }
     kills = tuple(
         Kill(
-            outcome.kernel,
+            subject.plan.name,
             mutant.name,
             mutant.family,
-            "" if outcome.ok else outcome.status,
-            mutant.equivalent or "",
+            found.get(subject.path, ""),
+            mutant.excuse(device),
         )
-        for outcome, (_, mutant) in zip(outcomes, made, strict=True)
+        for subject, mutant in made
     )
     times = {subject.plan.name: 0.0 for subject in subjects}
     for outcome in outcomes:

@@ -13,10 +13,14 @@ from typing import Any
 
 import torch
 
+from gemmgen.model import FILL
 from gemmgen.plan import Plan
+from gemmgen.schedules import FALLBACK, SCHEDULES
 from gemmgen.verification.comparison import Block
 
 _numbers = itertools.count()
+_PARTS = 3
+"""More than one: the first, the last and one between them."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,22 @@ class Variant:
     block: Block
     attribute: str
     value: Any
+    schedule: str = FALLBACK
+
+    @property
+    def described(self) -> bool:
+        """Whether it takes tensors that descriptors can describe, and those alone."""
+        return bool(SCHEDULES[self.schedule].described)
+
+    @property
+    def splits(self) -> bool:
+        """Whether programs meet in a workspace."""
+        return SCHEDULES[self.schedule].splits
+
+    @property
+    def name(self) -> str:
+        """The tile in a word or two, for whoever reads of a fault."""
+        return f"{self.schedule} tile {self.block}"
 
     @contextmanager
     def forced(self, module: ModuleType) -> Iterator[None]:
@@ -62,8 +82,6 @@ def variants(plan: Plan, module: ModuleType, device: torch.device) -> list[Varia
         found = _configured(module, f"{plan.name}_kernel")
     else:
         found = _tabled(module.TILES, _architecture(device))
-    if device.type == "cpu":  # warps and stages mean nothing to the interpreter
-        found = list({one.block: one for one in found}.values())
     return sorted(found, key=lambda one: one.block.m * one.block.n * one.block.k)
 
 
@@ -75,17 +93,46 @@ def _architecture(device: torch.device) -> int | None:
 
 
 def _tabled(table: Any, architecture: int | None) -> list[Variant]:
-    """The tiles of a table; on a GPU, those of the first rows that serve it."""
+    """The tiles of a table; on a GPU, those of the first rows that serve it.
+
+    A tile of another schedule keeps one of the fallback behind it, as in the table, for
+    calls that it cannot serve.
+    """
+    serving = [row for row in table if architecture is None or row.sm <= architecture]
+    if architecture is not None:
+        newest = max(row.sm for row in serving)
+        serving = [row for row in serving if row.sm == newest]
     found = {}
-    for row in table:
-        if architecture is not None and row.sm > architecture:
-            continue
-        anywhere = row._replace(sm=0, M=math.inf, N=math.inf)
+    for row in itertools.chain.from_iterable(map(_split, serving)):
+        anywhere = row._replace(sm=0, M=math.inf, N=math.inf, K=math.inf)
+        behind = [one for one in serving if one.schedule == FALLBACK][-1:]
+        rows = tuple(
+            one._replace(sm=0) for one in behind if row.schedule != FALLBACK
+        )
         block = Block(row.m, row.n, row.k)
-        found[anywhere] = Variant(block, "TILES", (anywhere,))
-        if architecture is not None and row.M == row.N == math.inf:
-            break
+        key = anywhere if architecture is not None else _interpreted(anywhere)
+        if key is not None and key not in found:
+            found[key] = Variant(block, "TILES", (anywhere, *rows), row.schedule)
     return list(found.values())
+
+
+def _split(row: Any) -> Iterator[Any]:
+    """The row, and with an explicit number of parts where it leaves that open.
+
+    However small a case is, its K then comes in parts, more than it has blocks at times.
+    """
+    if row.split_k == FILL:
+        yield row._replace(split_k=_PARTS)
+    yield row
+
+
+def _interpreted(row: Any) -> Any:
+    """What of a row the interpreter can tell; None if it cannot run it at all."""
+    if row.schedule == "warp_specialized":
+        return None
+    if row.split_k == FILL:  # one tile shows how many parts that makes
+        return row.schedule
+    return row._replace(stages=1, warps=1)
 
 
 def _configured(module: ModuleType, attribute: str) -> list[Variant]:

@@ -74,6 +74,8 @@ VIEWS: dict[str, View] = {
     )
 }
 ALIGNED = ("contiguous", "padded", "transposed", "padded transposed")
+DESCRIBABLE = ("contiguous", "padded")
+"""Views of matrices that tensor descriptors can describe, if the sizes allow it."""
 FOR_OUTPUTS = tuple(name for name, view in VIEWS.items() if not view.shared)
 
 
