@@ -106,9 +106,7 @@ def _tabled(table: Any, architecture: int | None) -> list[Variant]:
     for row in itertools.chain.from_iterable(map(_split, serving)):
         anywhere = row._replace(sm=0, M=math.inf, N=math.inf, K=math.inf)
         behind = [one for one in serving if one.schedule == FALLBACK][-1:]
-        rows = tuple(
-            one._replace(sm=0) for one in behind if row.schedule != FALLBACK
-        )
+        rows = tuple(one._replace(sm=0) for one in behind if row.schedule != FALLBACK)
         block = Block(row.m, row.n, row.k)
         key = anywhere if architecture is not None else _interpreted(anywhere)
         if key is not None and key not in found:
