@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gemmgen.plan import Plan
-from gemmgen.verification.faults import Edit, families
+from gemmgen.verification.edits import Edit
+from gemmgen.verification.faults import families
 
 
 @dataclass(frozen=True)
