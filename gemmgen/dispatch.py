@@ -34,7 +34,8 @@ _FMA_BLOCK_BYTES = 64
 """The same for multiply-adds, which keep the block of A and B in registers.
 
 With 128 both tiles spill 8 or 16 bytes in some layout (64x64 under Triton 3.7 and 3.9,
-128x128 under 3.9); with 64, as fast on large shapes by the model, neither does.
+128x128 under 3.9, more beside gelu); with 64 neither does. The model sees no difference
+on large shapes; an H200 takes 4 % (NN) or 13 % (NT) longer with 128x128 for 4096 cubed.
 """
 
 _ASYNCHRONOUS = (
