@@ -130,6 +130,9 @@ def test_fixed_cases_hold_every_known_trap() -> None:
     assert {(5, 7, 0), (0, 7, 5), (5, 0, 3), (1, 1, 1), (17, 33, 17)} <= sizes
     assert any(case.m > 8 * BLOCK.m for case in cases)
     assert any("rows shared" in case.views for case in cases)
+    assert (133 * BLOCK.m, BLOCK.n, BLOCK.k + 1) not in sizes
+    (wave,) = list(fixed_cases(layer(), BLOCK, 132))[len(cases) :]
+    assert (wave.m, wave.n, wave.k) == (133 * BLOCK.m, BLOCK.n, BLOCK.k + 1)
 
 
 def test_far_calls_pass_every_axis_of_every_tensor() -> None:

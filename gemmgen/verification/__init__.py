@@ -42,9 +42,9 @@ def verify(
     """
     started = time.monotonic()
     with ThreadPoolExecutor(1) as beside:  # torch takes as long to import as a check
-        asked = beside.submit(_device, cpu, sanitize)
-        report = builder.check(specs, out)
-        device = asked.result()
+        checked = beside.submit(builder.check, specs, out)
+        device = _device(cpu, sanitize)
+        report = checked.result()
     subjects = _subjects(specs, report.folder, only)
     tell = _teller(on_done)
     drifted = _drift(report, [one.plan.name for one in subjects])

@@ -63,6 +63,14 @@ class Trial:
         """The function under test."""
         return subject.launcher(self.plan, self.module)
 
+    @property
+    def processors(self) -> int:
+        """How many tiles a GPU computes at once, at least; 0 for the interpreter."""
+        if self.device.type != "cuda":
+            return 0
+        found = torch.cuda.get_device_properties(self.device).multi_processor_count
+        return int(found)
+
     def run(self, profile: Profile, number: int) -> None:
         """Try everything; raise `Fault` at the first thing that is wrong."""
         self.module = self.attempt("import", lambda: subject.load(self.path))
@@ -85,7 +93,7 @@ class Trial:
         for position, variant in enumerate(found):
             # In the interpreter tiles differ by their sizes alone.
             if position == 0 or self.device.type == "cuda":
-                cases = fixed_cases(self.plan, variant.block)
+                cases = fixed_cases(self.plan, variant.block, self.processors)
                 for some in _batches(cases):
                     yield partial(self.forced, variant, partial(self.fixed, some))
                 for far in _batches(far_places(self.plan, variant.block)):
