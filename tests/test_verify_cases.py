@@ -17,7 +17,7 @@ from gemmgen.verification.cases import (
 from gemmgen.verification.comparison import Block
 from gemmgen.verification.data import KINDS, Source
 from gemmgen.verification.examples import framed_inputs, input_shapes
-from gemmgen.verification.far import far_calls
+from gemmgen.verification.far import far_call, far_places
 from gemmgen.verification.fixed import fixed_cases
 from gemmgen.verification.reference import product
 from gemmgen.verification.views import FOR_OUTPUTS, VIEWS, framed_input, framed_output
@@ -130,13 +130,17 @@ def test_fixed_cases_hold_every_known_trap() -> None:
     assert {(5, 7, 0), (0, 7, 5), (5, 0, 3), (1, 1, 1), (17, 33, 17)} <= sizes
     assert any(case.m > 8 * BLOCK.m for case in cases)
     assert any("rows shared" in case.views for case in cases)
+    assert (133 * BLOCK.m, BLOCK.n, BLOCK.k + 1) not in sizes
+    (wave,) = list(fixed_cases(layer(), BLOCK, 132))[len(cases) :]
+    assert (wave.m, wave.n, wave.k) == (133 * BLOCK.m, BLOCK.n, BLOCK.k + 1)
 
 
 def test_far_calls_pass_every_axis_of_every_tensor() -> None:
     seen = set()
-    for far in far_calls(layer(), BLOCK, torch.device("cpu")):
+    for far in far_places(layer(), BLOCK):
         seen.add((far.name, far.axis, far.case.k))
-        tensors = [*far.call.tensors.values(), *(far.call.outputs or [])]
+        call = far_call(layer(), far, torch.device("cpu"))
+        tensors = [*call.tensors.values(), *(call.outputs or [])]
         last = [
             sum((n - 1) * s for n, s in zip(one.shape, one.stride(), strict=True))
             for one in tensors

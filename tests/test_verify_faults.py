@@ -167,6 +167,13 @@ FAULTS: dict[str, Fault] = {
         "killed by SIGABRT",
         "crashed",
     ),
+    "runs out of memory": Fault(
+        "plain",
+        "    _launch(a, b, c)\n",
+        "    raise torch.OutOfMemoryError('no more')\n",
+        "OutOfMemoryError: no more",
+        "out of resources",
+    ),
 }
 
 
@@ -236,3 +243,106 @@ def test_a_kernel_that_hangs_is_ended(
     assert [one.status for one in found] == ["timed out", "passed"]
     assert "no answer for 4 s" in found[0].detail
     assert done == found
+
+
+def test_a_kernel_that_takes_too_much_memory_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_MOST_BYTES", 2**30)
+    monkeypatch.setattr(process, "_WATCH_SECONDS", 0.05)
+    greedy = Fault(
+        "plain",
+        "    K, M = check(",
+        "    kept = []\n"
+        "    while len(kept) < 64:\n"
+        "        kept.append(torch.ones(2**23))\n"
+        "    __import__('time').sleep(60)\n"
+        "    K, M = check(",
+    )
+    one = subject(tmp_path / "own", PLANS["plain"], lambda text: planted(greedy, text))
+    (found,) = pool.run_properties([one], "cpu", "quick", 7)
+    assert found.status == "out of resources"
+    assert "takes " in found.detail
+
+
+def test_what_does_not_compile_is_told_apart(tmp_path: Path) -> None:
+    wrong = Fault("plain", "tl.zeros((BLOCK_M, BLOCK_N)", "tl.zeros((BLOCK_M, 3)")
+    one = subject(tmp_path / "own", PLANS["plain"], lambda text: planted(wrong, text))
+    compiled, _ = pool.run_checks([one], "cpu", "quick", 7)
+    assert (compiled.check, compiled.status) == ("compiled", "compile error")
+
+
+def test_what_starved_beside_others_is_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a GPU, but that the process interprets; what it waits for is a file."""
+    monkeypatch.setattr(process, "_EXAMPLE_SECONDS", 6.0)
+    lock = tmp_path / "lock"
+    wait = Fault(
+        "double",
+        "    K, M = check(",
+        f"    import pathlib, time\n"
+        f"    lock = pathlib.Path({str(lock)!r})\n"
+        f"    while lock.exists():\n"
+        f"        time.sleep(0.1)\n"
+        f"    K, M = check(",
+    )
+    lock.touch()
+    one = subject(tmp_path / "own", PLANS["double"], lambda text: planted(wait, text))
+    task = pool._parts(process.Run("cpu", "quick", 7), one, 1)
+    (starved,) = pool._run_all([{"TRITON_INTERPRET": "1"}], [task], None)
+    assert starved.status == "timed out"
+    lock.unlink()
+    (alone,) = pool._again_alone([{"TRITON_INTERPRET": "1"}], [task], [starved])
+    assert (alone.status, alone.detail) == ("passed", "")
+
+
+def test_draws_do_not_depend_on_how_many_share_a_kernel(tmp_path: Path) -> None:
+    import torch
+
+    from gemmgen.verification.profiles import PROFILES
+    from gemmgen.verification.properties import Trial
+
+    def draws(device: str, profile: str, tiles: int) -> list[int]:
+        trial = Trial(PLANS["plain"], tmp_path, torch.device(device), print)
+        return trial.draws(PROFILES[profile], tiles)
+
+    assert draws("cuda", "quick", 2) == [5] * 4
+    assert draws("cuda", "quick", 1) == [5] * 8
+    assert draws("cuda", "ci", 2) == draws("cpu", "ci", 2) == [100]
+    assert draws("cuda", "deep", 2) == [2000]
+    assert draws("cpu", "quick", 1) == [40]
+
+
+def test_deep_tries_first_what_failed_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dataclasses import replace
+
+    import torch
+
+    from gemmgen.verification.cases import Case
+    from gemmgen.verification.comparison import Block
+    from gemmgen.verification.profiles import PROFILES
+    from gemmgen.verification.properties import Trial
+    from gemmgen.verification.subject import Variant
+    from gemmgen.verification.trouble import Fault as Failure
+
+    monkeypatch.chdir(tmp_path)
+    tried: list[Case] = []
+
+    class Picky(Trial):
+        def case(self, case: Case, variant: Variant) -> float:
+            tried.append(case)
+            if case.kind == "special" and case.n > 16:
+                raise Failure("failed", "as planted")
+            return 0.0
+
+    trial = Picky(PLANS["plain"], tmp_path, torch.device("cpu"), print)
+    variant = Variant(Block(16, 32, 16), "TILES", ())
+    profile = replace(PROFILES["deep"], climbs=False)
+    for number in (1, 2):
+        before = len(tried)
+        with pytest.raises(Failure):
+            trial.drawn(variant, profile, 300, number)
+    assert tried[before].kind == "special" and tried[before].n > 16

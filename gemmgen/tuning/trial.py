@@ -48,7 +48,7 @@ class Trial:
         self.rows = dict(zip(self.tiles, self.module.TILES, strict=True))
 
     def race(self, shape: Shape) -> Mapping[Tile, float]:
-        """Seconds of the tiles that the model thinks best and whose results are right."""
+        """Seconds of the tiles that the model thinks best, all with right results."""
         given = problem(self.plan, shape, self.device.kind)
         outs = given.outputs()
         aligned = self._describable((*given.tensors.values(), *outs))

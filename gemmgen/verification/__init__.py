@@ -5,6 +5,7 @@ Decides what is checked and in what order; the checks are the modules beside thi
 
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from gemmgen.errors import UsageError, quoted
 from gemmgen.plan import load
 from gemmgen.verification import sanitizer
 from gemmgen.verification.outcome import Outcome
-from gemmgen.verification.pool import run_compiler, run_properties
+from gemmgen.verification.pool import run_checks
 from gemmgen.verification.process import Subject
 from gemmgen.verification.report import Verification, environment
 from gemmgen.verification.selftest import Kill
@@ -40,8 +41,10 @@ def verify(
     mutants are verified after it; with `sanitize` all but drift is compute-sanitizer's.
     """
     started = time.monotonic()
-    device = _device(cpu, sanitize)
-    report = builder.check(specs, out)
+    with ThreadPoolExecutor(1) as beside:  # torch takes as long to import as a check
+        checked = beside.submit(builder.check, specs, out)
+        device = _device(cpu, sanitize)
+        report = checked.result()
     subjects = _subjects(specs, report.folder, only)
     tell = _teller(on_done)
     drifted = _drift(report, [one.plan.name for one in subjects])
@@ -50,8 +53,7 @@ def verify(
     if sanitize:
         found += sanitizer.sanitize(sound, device, tell)
     else:
-        found += run_compiler(sound, tell)
-        found += run_properties(sound, device, profile, seed, tell)
+        found += run_checks(sound, device, profile, seed, tell)
     kills: tuple[Kill, ...] = ()
     if self_test:
         judged, kills = test_itself(sound, device, profile, seed, tell)

@@ -4,6 +4,7 @@ The tensors are small; their storage is large, but for the elements it is never 
 """
 
 import mmap
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,17 +23,18 @@ from gemmgen.verification.examples import (
 
 _LIMIT = 2**31
 _SPARE = 2**20
+_PATIENCE = 60.0
+"""Seconds: as long as a handful of other processes take over theirs."""
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # the name is Python 3.11's
 
 
 @dataclass(frozen=True)
 class Far:
-    """One call: the tensor that is spread out, along which axis, and all arguments."""
+    """One call: its sizes, and which tensor is spread out along which axis."""
 
     name: str
     axis: int
     case: Case
-    call: Call
 
     def __str__(self) -> str:
         return (
@@ -41,17 +43,16 @@ class Far:
         )
 
 
-def far_calls(plan: Plan, block: Block, device: torch.device) -> Iterator[Far]:
+def far_places(plan: Plan, block: Block) -> Iterator[Far]:
     """Every axis within one tile, and K also from one block to the next."""
     values = (0.5,) * len(numbers(plan))
     near = Case((3,), 3, 3, numbers=values)
     for name, shape in _shapes(plan, near).items():
-        for axis in range(len(shape)):
-            yield _far(plan, near, name, axis, device)
+        yield from (Far(name, axis, near) for axis in range(len(shape)))
     long = Case((3,), 3, block.k + 1, numbers=values)
     for name, shape in _shapes(plan, long).items():
         if long.k in shape:
-            yield _far(plan, long, name, shape.index(long.k), device)
+            yield Far(name, shape.index(long.k), long)
 
 
 def _shapes(plan: Plan, case: Case) -> dict[str, tuple[int, ...]]:
@@ -59,19 +60,20 @@ def _shapes(plan: Plan, case: Case) -> dict[str, tuple[int, ...]]:
     return input_shapes(plan, case) | outputs
 
 
-def _far(plan: Plan, case: Case, name: str, axis: int, device: torch.device) -> Far:
-    inputs = framed_inputs(plan, case, device)
+def far_call(plan: Plan, far: Far, device: torch.device) -> Call:
+    """The call's arguments; raises `torch.OutOfMemoryError` where they cannot fit."""
+    inputs = framed_inputs(plan, far.case, device)
     tensors = {key: framed.view for key, framed in inputs.items()}
     outputs = {
         result.name: framed.view
         for result, framed in zip(
-            plan.results, framed_outputs(plan, case, device), strict=True
+            plan.results, framed_outputs(plan, far.case, device), strict=True
         )
     }
-    group = tensors if name in tensors else outputs
-    group[name] = _spread(group[name], axis)
-    named = dict(zip(numbers(plan), case.numbers, strict=True))
-    return Far(name, axis, case, Call(tensors, named, list(outputs.values())))
+    group = tensors if far.name in tensors else outputs
+    group[far.name] = _spread(group[far.name], far.axis)
+    named = dict(zip(numbers(plan), far.case.numbers, strict=True))
+    return Call(tensors, named, list(outputs.values()))
 
 
 def _spread(tensor: Tensor, axis: int) -> Tensor:
@@ -86,7 +88,21 @@ def _spread(tensor: Tensor, axis: int) -> Tensor:
 
 def _storage(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
     if device.type == "cuda":
-        return torch.empty(count, dtype=dtype, device=device)
+        return _shared_gpus(count * dtype.itemsize, device).view(dtype)
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
     pages = mmap.mmap(-1, count * dtype.itemsize, flags=private)
     return torch.frombuffer(pages, dtype=dtype)
+
+
+def _shared_gpus(size: int, device: torch.device) -> Tensor:
+    """Bytes of a GPU; waits for other processes to give theirs back."""
+    _, whole = torch.cuda.mem_get_info(device)
+    until = time.monotonic() + _PATIENCE
+    while True:
+        torch.cuda.empty_cache()  # one tensor of this size a process, not two
+        try:
+            return torch.empty(size, dtype=torch.int8, device=device)
+        except torch.OutOfMemoryError:
+            if size > whole - _SPARE or time.monotonic() > until:
+                raise
+            time.sleep(0.5)

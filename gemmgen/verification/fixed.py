@@ -9,10 +9,20 @@ from gemmgen.verification.cases import Case, input_tensors, numbers
 from gemmgen.verification.comparison import Block
 
 
-def fixed_cases(plan: Plan, block: Block) -> Iterator[Case]:
-    """Empty and smallest sizes, one beyond a tile, broadcasting, a second L2 group."""
+def fixed_cases(plan: Plan, block: Block, processors: int = 0) -> Iterator[Case]:
+    """Empty and smallest sizes, one beyond a tile, broadcasting, a second L2 group.
+
+    On a GPU of so many processors also one tile more than they are.
+    """
     for case in _cases(plan, block):
-        yield replace(case, numbers=(0.3, -0.5, 1.0)[: len(numbers(plan))])
+        yield _numbered(plan, case)
+    if processors:
+        case = Case(((processors + 1) * block.m,), block.n, block.k + 1)
+        yield _numbered(plan, case)
+
+
+def _numbered(plan: Plan, case: Case) -> Case:
+    return replace(case, numbers=(0.3, -0.5, 1.0)[: len(numbers(plan))])
 
 
 def _cases(plan: Plan, block: Block) -> Iterator[Case]:

@@ -1,11 +1,10 @@
-"""The kinds of fault that only some schedules can have: descriptors, parts of K, sums."""
+"""The faults that only some schedules can have: of descriptors, parts of K and sums."""
 
 import ast
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-Edit = Callable[[ast.AST], ast.AST | None]
-"""What stands in a node's place; None where the node is left as it is."""
+from gemmgen.verification.edits import Edit
 
 
 def meetings() -> Iterator[tuple[str, Edit]]:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gemmgen.plan import Plan
+from gemmgen.verification.edits import Edit
 from gemmgen.verification.faults import families
-from gemmgen.verification.meetings import Edit
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass
 
+TIMED_OUT, OUT_OF_RESOURCES = "timed out", "out of resources"
+STARVED = (TIMED_OUT, OUT_OF_RESOURCES)
+"""What may become of a healthy kernel whose GPU has others to serve."""
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """One check: `status` is passed, failed, crashed, timed out or error.
+    """One check: `status` is passed, failed (a wrong result), crashed, timed out, out
+    of resources, compile error, or error (any other exception).
 
     `worst` is the largest error seen, in parts of the bound; `detail` says what is
     wrong and how to see it again, and is empty for a check that passed.

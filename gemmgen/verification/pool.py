@@ -7,17 +7,51 @@ import os
 import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from queue import Empty, SimpleQueue
 from threading import Thread
 
-from gemmgen.verification.outcome import Outcome
+from gemmgen.verification.outcome import STARVED, Outcome
 from gemmgen.verification.process import Process, Run, Subject
 from gemmgen.verification.profiles import PROFILES
 from gemmgen.verification.worker import NO_DEVICE
 
-_MOST_ON_A_GPU = 6
-"""Operands with elements beyond 2^31 take up to 17 GB in each process."""
+_MOST_ON_A_GPU = 16
+"""A process mostly waits for the compiler; more were not tried (H200 with 16 cores)."""
+
+OnDone = Callable[[Outcome], object]
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A kernel, whole or in part, and what is done with it."""
+
+    run: Run
+    subject: Subject
+
+
+def run_checks(
+    subjects: Sequence[Subject],
+    device: str,
+    profile: str,
+    seed: int | None,
+    on_done: OnDone | None = None,
+) -> list[Outcome]:
+    """Compile every kernel for all its targets, then verify its properties.
+
+    On a GPU both at the same time, in the same processes.
+    """
+    compiled = [[_Task(_COMPILE, one)] for one in subjects]
+    if device == "cpu":
+        outcomes = _run_all(_slots(NO_DEVICE), compiled, on_done)
+        return outcomes + run_properties(subjects, device, profile, seed, on_done)
+    slots = _slots(device)
+    run = _run_of(device, profile, seed)
+    # One process of those that a kernel has to itself compiles for all targets.
+    parts = len(slots) // max(1, len(subjects)) - 1
+    shared = [_parts(run, one, parts) for one in subjects]
+    outcomes = _run_all(slots, compiled + shared, on_done)
+    return _again_alone(slots[:1], compiled + shared, outcomes)
 
 
 def run_properties(
@@ -25,28 +59,32 @@ def run_properties(
     device: str,
     profile: str,
     seed: int | None,
-    on_done: Callable[[Outcome], object] | None = None,
+    on_done: OnDone | None = None,
 ) -> list[Outcome]:
     """Verify every kernel on `device` ("cpu": Triton's interpreter, or "cuda").
 
     The outcomes are in the order of `subjects`; `on_done` is told each as it comes. A
     seed of None is drawn, but for profiles that fix theirs.
     """
+    slots = _slots(device)
+    run = _run_of(device, profile, seed)
+    parts = 1 if device == "cpu" else len(slots) // max(1, len(subjects))
+    return _run_all(slots, [_parts(run, one, parts) for one in subjects], on_done)
+
+
+def _run_of(device: str, profile: str, seed: int | None) -> Run:
     if seed is None:
         seed = 0 if PROFILES[profile].fixed_seed else secrets.randbits(32)
-    run = Run(device, profile, seed)
-    parts = max(1, len(_slots(device)) // max(1, len(subjects)))
-    if device == "cpu" or parts == 1:
-        return _run_all(run, subjects, on_done)
-    shares = [replace(s, share=(i, parts)) for s in subjects for i in range(parts)]
-    outcomes = _run_all(run, shares, None)
-    whole = [
-        _joined(outcomes[at : at + parts]) for at in range(0, len(outcomes), parts)
-    ]
-    for outcome in whole:
-        if on_done is not None:
-            on_done(outcome)
-    return whole
+    return Run(device, profile, seed)
+
+
+_COMPILE = Run(NO_DEVICE, "quick", 0)
+
+
+def _parts(run: Run, subject: Subject, parts: int) -> list[_Task]:
+    """One kernel's steps, spread over so many processes."""
+    count = max(1, parts)
+    return [_Task(run, replace(subject, share=(i, count))) for i in range(count)]
 
 
 def _joined(parts: Sequence[Outcome]) -> Outcome:
@@ -60,45 +98,51 @@ def _joined(parts: Sequence[Outcome]) -> Outcome:
     )
 
 
-def run_compiler(
-    subjects: Sequence[Subject], on_done: Callable[[Outcome], object] | None = None
+def _again_alone(
+    slots: Sequence[dict[str, str]],
+    groups: Sequence[list[_Task]],
+    outcomes: list[Outcome],
 ) -> list[Outcome]:
-    """Compile every kernel for all its targets, with no GPU, and check the result."""
-    return _run_all(Run(NO_DEVICE, "quick", 0), subjects, on_done)
+    """Once more by itself what may have lacked time or memory on a shared GPU."""
+    starved = [
+        index for index, outcome in enumerate(outcomes) if outcome.status in STARVED
+    ]
+    for index in starved:
+        first = groups[index][0]
+        alone = _parts(first.run, first.subject, 1)
+        (outcomes[index],) = _run_all(slots, [alone], None)
+    return outcomes
 
 
 def _run_all(
-    run: Run,
-    subjects: Sequence[Subject],
-    on_done: Callable[[Outcome], object] | None,
+    slots_of: Sequence[dict[str, str]],
+    groups: Sequence[list[_Task]],
+    on_done: OnDone | None,
 ) -> list[Outcome]:
-    slots_of = _slots(run.device)
-    waiting: SimpleQueue[int] = SimpleQueue()
+    """Run every task in some slot; an outcome a group, told when all of it is done."""
+    tasks = [(index, task) for index, group in enumerate(groups) for task in group]
+    waiting: SimpleQueue[tuple[int, _Task]] = SimpleQueue()
     done: SimpleQueue[tuple[int, Outcome]] = SimpleQueue()
-    for index in range(len(subjects)):
-        waiting.put(index)
-    slots = [_Slot(run, subjects, waiting, done, extra) for extra in slots_of]
-    slots = slots[: len(subjects)]
-    outcomes: dict[int, Outcome] = {}
+    for one in tasks:
+        waiting.put(one)
+    slots = [_Slot(waiting, done, extra) for extra in slots_of[: len(tasks)]]
+    parts: list[list[Outcome]] = [[] for _ in groups]
     try:
         for slot in slots:
             slot.start()
-        while len(outcomes) < len(subjects):
+        for _ in tasks:
             index, outcome = done.get()
-            outcomes[index] = outcome
-            if on_done is not None:
-                on_done(outcome)
+            parts[index].append(outcome)
+            if on_done is not None and len(parts[index]) == len(groups[index]):
+                on_done(_joined(parts[index]))
     finally:
         for slot in slots:
             slot.stop()
-    return [outcomes[index] for index in range(len(subjects))]
+    return [_joined(own) for own in parts]
 
 
 def _slots(device: str) -> list[dict[str, str]]:
-    """The environment of each process that may run at once: one a core, some a GPU.
-
-    A process on a GPU mostly waits for the compiler, so several share it.
-    """
+    """The environment of each process that may run at once: one a core, some a GPU."""
     if device == NO_DEVICE:
         return [{"TRITON_INTERPRET": "0"}] * _cores()
     if device == "cpu":
@@ -127,15 +171,11 @@ class _Slot(Thread):
 
     def __init__(
         self,
-        run: Run,
-        subjects: Sequence[Subject],
-        waiting: "SimpleQueue[int]",
+        waiting: "SimpleQueue[tuple[int, _Task]]",
         done: "SimpleQueue[tuple[int, Outcome]]",
         environment: dict[str, str],
     ) -> None:
         super().__init__(daemon=True)
-        self.run_of_all = run
-        self.subjects = subjects
         self.waiting = waiting
         self.done = done
         self.environment = environment
@@ -143,24 +183,24 @@ class _Slot(Thread):
         self.stopped = False
 
     def run(self) -> None:
-        """Verify kernels until none is left."""
+        """Do what waits until nothing is left."""
         with suppress(Empty):
             while not self.stopped:
-                index = self.waiting.get_nowait()
-                self.done.put((index, self.verified(self.subjects[index])))
+                index, task = self.waiting.get_nowait()
+                self.done.put((index, self.verified(task)))
         self.stop()
 
-    def verified(self, subject: Subject) -> Outcome:
+    def verified(self, task: _Task) -> Outcome:
         """One kernel's outcome; a process that may have come to harm is not kept."""
         if self.process is None:
             self.process = Process(self.environment)
-        outcome = self.process.verified(subject, self.run_of_all)
+        outcome = self.process.verified(task.subject, task.run)
         if not outcome.ok:
             # The interpreter checks every access, so a wrong kernel harms nothing.
-            if outcome.device != "cpu" or outcome.status in ("crashed", "timed out"):
+            if outcome.device != "cpu" or outcome.status in ("crashed", *STARVED):
                 self.process.stop()
                 self.process = None
-            repeat = self.run_of_all.repeat(subject)
+            repeat = task.run.repeat(task.subject)
             outcome = replace(outcome, detail=f"{outcome.detail}\n{repeat}")
         return outcome
 

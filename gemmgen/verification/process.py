@@ -18,12 +18,15 @@ from threading import Thread
 from typing import Any
 
 from gemmgen.plan import Plan
-from gemmgen.verification.outcome import Outcome
+from gemmgen.verification.outcome import OUT_OF_RESOURCES, TIMED_OUT, Outcome
 from gemmgen.verification.profiles import PROFILES
 from gemmgen.verification.worker import NO_DEVICE, job
 
 _EXAMPLE_SECONDS = 180.0
 """Without a sign of life for so long a process hangs; compiling a kernel is shorter."""
+_MOST_BYTES = 8 * 2**30
+"""Memory of a process; a healthy one takes a few GB, most of it torch and CUDA."""
+_WATCH_SECONDS = 1.0
 
 # -I: neither the working folder nor the environment may add modules.
 _START = [
@@ -69,6 +72,10 @@ class Run:
         if self.profile != "quick":
             command += f" --profile {self.profile}"
         return command + f" --seed {self.seed}" + " --cpu" * (self.device == "cpu")
+
+
+class Starved(Exception):
+    """A process is over its limit: the outcome's status and the story."""
 
 
 class Process:
@@ -120,15 +127,28 @@ class Process:
                 blank, examples=examples, seconds=time.monotonic() - started
             )
             try:
-                answer = self.lines.get(timeout=max(0.0, left))
-            except Empty:
-                story = f"no answer for {left:.0f} s\n{example}"
-                return replace(blank, status="timed out", detail=story)
+                answer = self._next(left)
+            except Starved as starved:
+                status, story = starved.args
+                return replace(blank, status=status, detail=f"{story}\n{example}")
             if answer is None:
                 return replace(blank, detail=f"{self._death()}\n{example}")
             if "outcome" in answer:
                 return Outcome(**answer["outcome"])
             example, examples = answer["beat"], examples + 1
+
+    def _next(self, seconds: float) -> dict[str, Any] | None:
+        """The next line, None at the end; raise `Starved` beyond time or memory."""
+        until = time.monotonic() + seconds
+        while True:
+            left = until - time.monotonic()
+            with suppress(Empty):
+                return self.lines.get(timeout=max(0.0, min(left, _WATCH_SECONDS)))
+            if left <= _WATCH_SECONDS:
+                raise Starved(TIMED_OUT, f"no answer for {seconds:.0f} s")
+            taken = _resident_bytes(self.worker.pid)
+            if taken > _MOST_BYTES:
+                raise Starved(OUT_OF_RESOURCES, f"takes {taken / 2**30:.0f} GiB")
 
     def _death(self) -> str:
         """How the process ended, and the last that it said."""
@@ -147,3 +167,11 @@ class Process:
             with suppress(OSError, ValueError):
                 if stream is not None:
                     stream.close()
+
+
+def _resident_bytes(process: int) -> int:
+    """Memory that a process takes, where the system tells it as Linux does, else 0."""
+    with suppress(OSError):
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return 0

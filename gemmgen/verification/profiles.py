@@ -8,14 +8,17 @@ class Profile:
     """How much is tried: drawn examples for each tile, and seconds for a kernel.
 
     A kernel of few tiles has `least` examples all the same. A `fixed_seed` draws the
-    same examples in every run that names no other.
+    same examples in every run that names no other. On a GPU a draw has up to `at_once`
+    examples. `climbs` seeks large errors, `remembers` tries first what failed before.
     """
 
     examples: int
     least: int
     seconds: float
+    at_once: int
     fixed_seed: bool = False
     climbs: bool = False
+    remembers: bool = False
 
     def examples_of(self, tiles: int) -> int:
         """The examples for each of so many tiles."""
@@ -23,7 +26,7 @@ class Profile:
 
 
 PROFILES = {
-    "quick": Profile(5, 60, 600),
-    "ci": Profile(25, 300, 1800, fixed_seed=True),
-    "deep": Profile(500, 6000, 4 * 3600, climbs=True),
+    "quick": Profile(5, 60, 600, at_once=5),
+    "ci": Profile(25, 300, 1800, at_once=100, fixed_seed=True),
+    "deep": Profile(500, 6000, 4 * 3600, at_once=2000, climbs=True, remembers=True),
 }

@@ -3,16 +3,18 @@
 Stops at the first fault, with the smallest example that shows it.
 """
 
+import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings, target
+from hypothesis.database import DirectoryBasedExampleDatabase
 
 from gemmgen.plan import Plan
 from gemmgen.verification import subject
@@ -24,23 +26,19 @@ from gemmgen.verification.cases import (
 )
 from gemmgen.verification.examples import Call, Wrong, check_results
 from gemmgen.verification.examples import run as run_example
-from gemmgen.verification.far import far_calls
+from gemmgen.verification.far import Far, far_call, far_places
 from gemmgen.verification.fixed import fixed_cases
 from gemmgen.verification.memory import OutOfBounds, Unclean
 from gemmgen.verification.profiles import Profile
 from gemmgen.verification.refusals import check_refusals
 from gemmgen.verification.subject import Variant
+from gemmgen.verification.trouble import Fault, told
+
+Item = TypeVar("Item")
 
 _SHRINK_SECONDS = 20.0
-
-
-class Fault(Exception):
-    """Something is wrong: the outcome's status and the whole story."""
-
-    def __init__(self, status: str, story: str) -> None:
-        super().__init__(status, story)
-        self.status = status
-        self.story = story
+_AT_ONCE = 4
+"""Fixed or far examples of one step: about three compilations on a GPU."""
 
 
 @dataclass
@@ -65,6 +63,14 @@ class Trial:
         """The function under test."""
         return subject.launcher(self.plan, self.module)
 
+    @property
+    def processors(self) -> int:
+        """How many tiles a GPU computes at once, at least; 0 for the interpreter."""
+        if self.device.type != "cuda":
+            return 0
+        found = torch.cuda.get_device_properties(self.device).multi_processor_count
+        return int(found)
+
     def run(self, profile: Profile, number: int) -> None:
         """Try everything; raise `Fault` at the first thing that is wrong."""
         self.module = self.attempt("import", lambda: subject.load(self.path))
@@ -78,21 +84,38 @@ class Trial:
     def steps(
         self, found: list[Variant], profile: Profile, number: int
     ) -> Iterator[Callable[[], None]]:
-        """What is done for a kernel of these tiles, in independent parts."""
+        """What is done for a kernel of these tiles, in independent parts.
+
+        They do not depend on how many processes share them, so that a seed repeats.
+        """
         yield self.refuse
-        examples = profile.examples_of(len(found))
-        seen = set()
-        for position, variant in enumerate(found):
+        seeds, seen = itertools.count(number), set[str]()
+        for variant in found:
             # In the interpreter tiles of a schedule differ by their sizes alone.
             if variant.schedule not in seen or self.device.type == "cuda":
                 seen.add(variant.schedule)
-                yield partial(self.forced, variant, self.fixed)
-                yield partial(self.forced, variant, self.far_away)
-            drawn = partial(
-                self.drawn, profile=profile, examples=examples, number=number + position
-            )
-            yield partial(self.forced, variant, drawn)
+                cases = fixed_cases(self.plan, variant.block, self.processors)
+                for some in _batches(cases):
+                    yield partial(self.forced, variant, partial(self.fixed, some))
+                for far in _batches(far_places(self.plan, variant.block)):
+                    yield partial(self.forced, variant, partial(self.far_away, far))
+            for examples in self.draws(profile, len(found)):
+                drawn = partial(
+                    self.drawn, profile=profile, examples=examples, number=next(seeds)
+                )
+                yield partial(self.forced, variant, drawn)
         yield partial(self.unforced, found[0])
+
+    def draws(self, profile: Profile, tiles: int) -> list[int]:
+        """How many examples each draw of a tile has.
+
+        On a GPU each may compile a kernel anew: more and smaller draws, which several
+        processes make at once.
+        """
+        examples = profile.examples_of(tiles)
+        most = profile.at_once if self.device.type == "cuda" else examples
+        count = -(-examples // most)
+        return [examples // count + (i < examples % count) for i in range(count)]
 
     def forced(self, variant: Variant, step: Callable[[Variant], None]) -> None:
         """One step with every launch on one tile."""
@@ -106,11 +129,9 @@ class Trial:
             return action()
         except (Wrong, OutOfBounds, Unclean) as wrong:
             raise Fault("failed", f"{wrong}\n{name}") from wrong
-        except torch.AcceleratorError as broken:
-            raise Fault("crashed", f"{_first_line(broken)}\n{name}") from broken
         except Exception as error:
-            story = f"{type(error).__name__}: {_first_line(error)}\n{name}"
-            raise Fault("error", story) from error
+            fault = told(error)
+            raise Fault(fault.status, f"{fault.story}\n{name}") from error
 
     def case(self, case: Case, variant: Variant) -> float:
         """Run one example."""
@@ -136,19 +157,20 @@ class Trial:
             "refusals", lambda: check_refusals(self.plan, self.launcher, self.device)
         )
 
-    def fixed(self, variant: Variant) -> None:
-        """The examples that are always tried."""
-        for case in fixed_cases(self.plan, variant.block):
+    def fixed(self, cases: Sequence[Case], variant: Variant) -> None:
+        """Examples that are always tried."""
+        for case in cases:
             self.case(case, variant)
 
-    def far_away(self, variant: Variant) -> None:
-        """Offsets beyond 2^31, along every axis of every tensor."""
-        try:
-            for far in far_calls(self.plan, variant.block, self.device):
-                self.attempt(str(far), lambda far=far: self.far(far.call, variant))  # type: ignore[misc]
-                self.examples += 1
-        except (torch.OutOfMemoryError, OSError):
-            return  # a small GPU, or a process so limited, cannot hold such tensors
+    def far_away(self, places: Sequence[Far], variant: Variant) -> None:
+        """Offsets beyond 2^31, along axes of tensors."""
+        for place in places:
+            try:
+                call = far_call(self.plan, place, self.device)
+            except (torch.OutOfMemoryError, OSError):
+                return  # a small GPU, or a process so limited, cannot hold such tensors
+            self.attempt(str(place), partial(self.far, call, variant))
+            self.examples += 1
 
     def far(self, call: Call, variant: Variant) -> None:
         """One call with large offsets."""
@@ -171,13 +193,14 @@ class Trial:
         """The examples that Hypothesis draws for one tile."""
         phases = [Phase.generate, Phase.shrink]
         phases += [Phase.target] if profile.climbs else []
+        phases += [Phase.reuse] if profile.remembers else []
         cases = interpreted_cases if self.device.type == "cpu" else compiled_cases
         shrinking = _Shrinking()
 
         @settings(
             max_examples=examples,
             deadline=None,
-            database=None,
+            database=self.remembered(variant) if profile.remembers else None,
             phases=phases,
             report_multiple_bugs=False,
             suppress_health_check=list(HealthCheck),
@@ -191,6 +214,11 @@ class Trial:
                 target(min(size, 2.0))
 
         holds()
+
+    def remembered(self, variant: Variant) -> DirectoryBasedExampleDatabase:
+        """The examples that failed before, where Hypothesis keeps them by default."""
+        folder = f"{self.plan.name}-{variant.block}-{self.device.type}"
+        return DirectoryBasedExampleDatabase(Path(".hypothesis", "gemmgen", folder))
 
 
 class _Shrinking:
@@ -217,5 +245,7 @@ class _Shrinking:
             raise
 
 
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or "no message").splitlines()[0][:300]
+def _batches(items: Iterable[Item]) -> list[tuple[Item, ...]]:
+    """The items in order, some at a time."""
+    iterator = iter(items)
+    return list(iter(lambda: tuple(itertools.islice(iterator, _AT_ONCE)), ()))

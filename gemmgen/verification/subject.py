@@ -117,7 +117,7 @@ def _tabled(table: Any, architecture: int | None) -> list[Variant]:
 def _split(row: Any) -> Iterator[Any]:
     """The row, and with an explicit number of parts where it leaves that open.
 
-    However small a case is, its K then comes in parts, more than it has blocks at times.
+    However small a case is, its K then comes in parts, at times more than its blocks.
     """
     if row.split_k == FILL:
         yield row._replace(split_k=_PARTS)

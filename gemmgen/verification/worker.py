@@ -72,9 +72,16 @@ def _compiled(plan: Plan, path: Path) -> Outcome:
     """Compile one kernel for all its tiles and targets."""
     from gemmgen.verification.compiled import check_kernel
     from gemmgen.verification.subject import load
+    from gemmgen.verification.trouble import told
 
     started = time.monotonic()
-    found = list(check_kernel(plan, load(path)))
+    try:
+        found = list(check_kernel(plan, load(path)))
+    except Exception as error:
+        fault, seconds = told(error), time.monotonic() - started
+        return Outcome(
+            plan.name, "compiled", NO_DEVICE, fault.status, fault.story, seconds=seconds
+        )
     problems = [
         f"{one.target}, tile {one.tile.m}x{one.tile.n}x{one.tile.k}, "
         f"{one.tile.stages} stages, {one.tile.warps} warps: {problem}"
@@ -93,7 +100,8 @@ def _verified(
     """Verify one kernel's properties."""
     import torch
 
-    from gemmgen.verification.properties import Fault, Trial
+    from gemmgen.verification.properties import Trial
+    from gemmgen.verification.trouble import Fault
 
     torch.set_num_threads(1)
     started = time.monotonic()

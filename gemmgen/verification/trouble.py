@@ -1,0 +1,30 @@
+"""What an exception says about a kernel: an outcome's status and a line of story."""
+
+import torch
+from triton.compiler.errors import CompilationError
+from triton.runtime.errors import OutOfResources, PTXASError
+
+from gemmgen.verification.outcome import OUT_OF_RESOURCES
+
+_STATUS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
+    ((torch.OutOfMemoryError, OutOfResources, MemoryError), OUT_OF_RESOURCES),
+    ((CompilationError, PTXASError), "compile error"),
+    ((torch.AcceleratorError,), "crashed"),
+)
+"""The first row that holds an exception's type names it."""
+
+
+class Fault(Exception):
+    """Something is wrong: the outcome's status and the whole story."""
+
+    def __init__(self, status: str, story: str) -> None:
+        super().__init__(status, story)
+        self.status = status
+        self.story = story
+
+
+def told(error: Exception) -> Fault:
+    """Any exception but a wrong result as a fault."""
+    rows = (status for types, status in _STATUS if isinstance(error, types))
+    line = (str(error).strip() or "no message").splitlines()[0][:300]
+    return Fault(next(rows, "error"), f"{type(error).__name__}: {line}")
