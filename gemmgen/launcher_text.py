@@ -13,7 +13,7 @@ from gemmgen.layouts import AXIS_SIZES
 from gemmgen.model import FILL
 from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
-from gemmgen.schedules import FALLBACK, SCHEDULES, Schedule
+from gemmgen.schedules import SCHEDULES, Schedule
 
 _CONSTANTS = {
     "BLOCK_M": "tile.m",

@@ -124,18 +124,7 @@ class _Planner:
         if self.errors:
             raise SpecErrors(self.errors)
         assert epilogue is not None
-        matrix_bytes = sum(DTYPES[one.dtype].bytes for one in operands if one.is_matrix)
-        vectors = [DTYPES[one.dtype].bytes for one in operands if len(one.axes) == 1]
-        product = Product(
-            product_kind(spec.dtype.a, precision),
-            DTYPES[spec.dtype.a].bytes,
-            max(DTYPES[result.dtype].bytes for result in results),
-            sum(DTYPES[result.dtype].bytes for result in results) + matrix_bytes,
-            spec.layout,
-            max(vectors, default=0),
-            matrix_bytes,
-            len(operands) + len(results) - 1,
-        )
+        product = self.product(precision, operands, results)
         rows, configs = choose(spec, self.targets, product, epilogue)
         return Plan(
             name=spec.name,
@@ -157,6 +146,28 @@ class _Planner:
             rows=rows,
             configs=configs,
             tiles_text=tiles_text(spec),
+        )
+
+    def product(
+        self,
+        precision: str | None,
+        operands: Sequence[Operand],
+        results: Sequence[Result],
+    ) -> Product:
+        """What is multiplied, and what the model knows of the epilogue."""
+        dtype = self.spec.dtype.a
+        matrices = [DTYPES[one.dtype].bytes for one in operands if one.is_matrix]
+        vectors = [DTYPES[one.dtype].bytes for one in operands if len(one.axes) == 1]
+        outs = [DTYPES[one.dtype].bytes for one in results]
+        return Product(
+            product_kind(dtype, precision),
+            DTYPES[dtype].bytes,
+            max(outs),
+            sum(outs) + sum(matrices),
+            self.spec.layout,
+            max(vectors, default=0),
+            sum(matrices),
+            len(operands) + len(results) - 1,
         )
 
     def dtypes(self) -> tuple[str, str]:

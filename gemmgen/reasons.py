@@ -43,9 +43,7 @@ def _through_descriptors(kernel: Kernel) -> str | None:
         )
     along_k = kernel.product.kind != "tf32" or kernel.layout == "NT"
     if kernel.target.architecture >= 100 and not along_k:
-        return (
-            f"tcgen05 reads tf32 along K alone, which layout {kernel.layout} is not"
-        )
+        return f"tcgen05 reads tf32 along K alone, which layout {kernel.layout} is not"
     return None
 
 

@@ -78,7 +78,7 @@ def _unit_strides(plan: Plan) -> list[str]:
 
 
 def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
-    """The type of every parameter that is a tensor, as a pointer and as a descriptor."""
+    """The type of every tensor's parameter, as a pointer and as a descriptor."""
     dtypes = {plan.a.name: plan.dtype, plan.b.name: plan.dtype}
     dtypes |= {one.name: one.dtype for one in plan.tensors}
     dtypes |= {one.name: one.dtype for one in plan.results}

@@ -9,6 +9,7 @@ from gemmgen.functions import OPS
 from gemmgen.plan import Plan
 from gemmgen.verification.meetings import Edit, meetings
 
+
 def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     """Every kind of fault, with the edit that makes it."""
     yield "left mask term dropped", _mask_term("left")

@@ -1,4 +1,4 @@
-"""The kinds of fault that only some schedules can have: descriptors, parts of K, sums."""
+"""The kinds of fault of some schedules alone: descriptors, parts of K, sums."""
 
 import ast
 import copy

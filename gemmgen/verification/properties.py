@@ -118,7 +118,11 @@ class Trial:
         size = self.attempt(
             name,
             lambda: run_example(
-                self.plan, self.launcher, case, variant.block, self.device,
+                self.plan,
+                self.launcher,
+                case,
+                variant.block,
+                self.device,
                 variant.splits,
             ),
         )

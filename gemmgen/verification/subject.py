@@ -106,9 +106,7 @@ def _tabled(table: Any, architecture: int | None) -> list[Variant]:
     for row in itertools.chain.from_iterable(map(_split, serving)):
         anywhere = row._replace(sm=0, M=math.inf, N=math.inf, K=math.inf)
         behind = [one for one in serving if one.schedule == FALLBACK][-1:]
-        rows = tuple(
-            one._replace(sm=0) for one in behind if row.schedule != FALLBACK
-        )
+        rows = tuple(one._replace(sm=0) for one in behind if row.schedule != FALLBACK)
         block = Block(row.m, row.n, row.k)
         key = anywhere if architecture is not None else _interpreted(anywhere)
         if key is not None and key not in found:
@@ -119,7 +117,7 @@ def _tabled(table: Any, architecture: int | None) -> list[Variant]:
 def _split(row: Any) -> Iterator[Any]:
     """The row, and with an explicit number of parts where it leaves that open.
 
-    However small a case is, its K then comes in parts, more than it has blocks at times.
+    However small a case is, its K then comes in parts, at times more than blocks.
     """
     if row.split_k == FILL:
         yield row._replace(split_k=_PARTS)
