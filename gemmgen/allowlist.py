@@ -11,7 +11,8 @@ from gemmgen.functions import OPS
 from gemmgen.schedules import SCHEDULES
 
 _NODES = (
-    ast.Module, ast.Expr, ast.Constant, ast.If, ast.IfExp, ast.Lambda, ast.AnnAssign, ast.Name, ast.Attribute, ast.Load, ast.Store,
+    ast.Module, ast.Expr, ast.Constant, ast.If, ast.Lambda, ast.AnnAssign, ast.Name,
+    ast.Attribute, ast.Load, ast.Store,
     ast.Import, ast.ImportFrom, ast.alias, ast.FunctionDef, ast.arguments, ast.arg,
     ast.keyword, ast.Return, ast.Assign, ast.AugAssign, ast.For, ast.With,
     ast.withitem, ast.Call, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.Dict,
@@ -29,8 +30,8 @@ _IMPORTS_FROM: dict[tuple[int, str], set[tuple[str, str | None]]] = {
     (0, _HOPPER): {("mbarrier", None), ("tma", None)},
 }
 _SUPPORT = {
-    "ANY", "FILL", "Tile", "check", "number", "offset_type", "processors", "result", "rows",
-    "select", "split",
+    "ANY", "FILL", "Tile", "check", "number", "offset_type", "processors", "result",
+    "rows", "select", "split",
 }  # fmt: skip
 _LAUNCH = {"Block", "Launch", "remembered"}
 _IMPORTS_FROM |= {
@@ -142,6 +143,8 @@ def _check_node(node: ast.AST, known: set[str]) -> None:
             names = {(alias.name, alias.asname) for alias in node.names}
             if not names <= _IMPORTS_FROM.get((node.level, node.module or ""), set()):
                 raise _refused(node, f"imports from {node.module}")
+        case ast.Lambda() if ast.unparse(node.args) != "tile":
+            raise _refused(node, "is no grid of a raced tile")
         case ast.Name() if node.id not in known:
             raise _refused(node, f"uses the name {node.id}")
         case ast.Attribute():

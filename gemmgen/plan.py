@@ -135,24 +135,7 @@ class _Planner:
         if self.errors:
             raise SpecErrors(self.errors)
         assert epilogue is not None
-        dtypes = {one.name: one.dtype for one in operands}
-        dtypes |= {one.name: one.dtype for one in results}
-        matrix_bytes = sum(DTYPES[one.dtype].bytes for one in operands if one.is_matrix)
-        vectors = [DTYPES[one.dtype].bytes for one in operands if len(one.axes) == 1]
-        product = Product(
-            product_kind(spec.dtype.a, precision),
-            DTYPES[spec.dtype.a].bytes,
-            max(DTYPES[result.dtype].bytes for result in results),
-            sum(
-                DTYPES[dtypes[name]].bytes
-                for name, other in buffers(operands, results).items()
-                if other is None
-            ),
-            spec.layout,
-            max(vectors, default=0),
-            matrix_bytes,
-            len(operands) + len(results) - 1,
-        )
+        product = self.product(precision, operands, results)
         rows, configs = choose(spec, self.targets, product, epilogue, self.tuned)
         return Plan(
             name=spec.name,
@@ -183,6 +166,32 @@ class _Planner:
             return "the model chose them"
         found = ", ".join(f"{name}: timed on {gpu}" for name, gpu in self.gpus.items())
         return f"{found}; else by the model"
+
+    def product(
+        self,
+        precision: str | None,
+        operands: Sequence[Operand],
+        results: Sequence[Result],
+    ) -> Product:
+        """What is multiplied, and what the model knows of the epilogue."""
+        dtype = self.spec.dtype.a
+        matrices = [DTYPES[one.dtype].bytes for one in operands if one.is_matrix]
+        vectors = [DTYPES[one.dtype].bytes for one in operands if len(one.axes) == 1]
+        dtypes = {one.name: one.dtype for one in (*operands, *results)}
+        return Product(
+            product_kind(dtype, precision),
+            DTYPES[dtype].bytes,
+            max(DTYPES[result.dtype].bytes for result in results),
+            sum(
+                DTYPES[dtypes[name]].bytes
+                for name, other in buffers(operands, results).items()
+                if other is None
+            ),
+            self.spec.layout,
+            max(vectors, default=0),
+            sum(matrices),
+            len(operands) + len(results) - 1,
+        )
 
     def dtypes(self) -> tuple[str, str]:
         """The out dtype and the accumulator, checked against the inputs."""

@@ -42,9 +42,11 @@ MAY_IMPORT_TORCH = {"verification", "measurement", "benchmark"}
 MAY_PRINT = {"cli", "commands", "output"}
 
 # Longer than a module may be, each with the reason; an entry that is not needed fails.
-LONG_MODULES: dict[str, str] = {}
+LONG_MODULES: dict[str, str] = {
+    "launcher_text.py": "a launch for each schedule, and the table",
+}
 # Python that is copied as it stands, so it is no template to be read as a kernel.
-LONG_TEMPLATES = {"support.py.jinja": 200}
+LONG_TEMPLATES = {"support.py.jinja": 400, "launch.py.jinja": 400}
 
 
 def tree(path: Path) -> ast.Module:
@@ -212,10 +214,11 @@ def test_templates_name_no_choice(path: Path) -> None:
     assert not re.search(r"{%-?\s*(set|include|import)\b|is defined|\|\s*default", tags)
 
 
-def test_each_built_schedule_has_a_template() -> None:
-    shared = {"base", "package", "support", "_fragments"}
+def test_each_schedule_has_a_template() -> None:
+    shared = {"base", "package", "support", "launch"}
+    shared |= {"epilogue", "reduction", "swizzle"}  # parts of a schedule's
     programs = {path.name.removesuffix(".py.jinja") for path in TEMPLATES} - shared
-    assert programs == {row.name for row in SCHEDULES.values() if row.built}
+    assert programs == set(SCHEDULES)
 
 
 def test_generated_files_are_clean_under_the_project_s_linter() -> None:
@@ -235,10 +238,17 @@ def test_generated_files_are_clean_under_the_project_s_linter() -> None:
 
 @each_generated
 def test_generated_files_are_short(path: Path) -> None:
-    """About 120 lines; every operand and result beside the product adds some ten."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    assert len(lines) <= 200
-    assert max(map(len, lines)) <= 88
+    """About 120 lines for a schedule; every operand and result adds some ten.
+
+    The specialized kernel, of three parts, counts as three. The table of tiles may be
+    wider than the text.
+    """
+    text = path.read_text(encoding="utf-8")
+    kernels = text.count("@triton.jit") + text.count("@gluon.jit") - 2
+    shared = path.stem in ("_support", "_launch")
+    assert len(text.splitlines()) <= (400 if shared else 200 + 120 * max(0, kernels))
+    prose = re.sub(r"# fmt: off.*?# fmt: on", "", text, flags=re.DOTALL)
+    assert max(map(len, prose.splitlines())) <= (90 if shared else 88)
 
 
 @each_generated

@@ -37,9 +37,7 @@ _EQUIVALENT = {
 }
 """Families that compute the same as the kernel, with the reason."""
 
-_IN_TURN = (
-    "programs of the interpreter run one after the other, never beside each other"
-)
+_IN_TURN = "programs of the interpreter run one after the other"
 _UNTRIED = {
     "barrier dropped": _IN_TURN,
     "atomic relaxed": _IN_TURN,
