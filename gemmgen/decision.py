@@ -1,11 +1,14 @@
-"""From what each tile costs at many shapes to a short table: which tile serves which.
+"""From what each tile takes at many shapes to a short table: which tile serves which.
 
-The table is a decision list: the first row whose limits hold a shape gives its tile.
+The table is a decision list: the first rule whose limits hold a shape gives its tile.
 """
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from operator import add, itemgetter
+from typing import Any
 
 from gemmgen.model import Tile
 
@@ -13,22 +16,23 @@ Sizes = tuple[int, int, int]
 Limits = tuple[float, float, float]
 
 ANY = float("inf")
-M_LIMITS = (1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, ANY)
-N_LIMITS = (512, 1024, 2048, 4096, 8192, ANY)
-K_LIMITS = (1024, 2048, 4096, 8192, ANY)
-_BEYOND = 2
-"""An open class is judged at this multiple of its last limit."""
+
+_CANNOT = 9.0
+"""The loss of a tile that cannot serve a shape: like one ten times as slow."""
+
+_STEEP = 4.0
+"""How much more large losses count: 25 % slower counts twice as much as it is."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """A shape, the cost of each tile there relative to the cheapest, and its weight.
+    """A shape, what each tile takes there, in any unit, and how much the shape counts.
 
-    A tile without a cost cannot serve it.
+    A tile without a time cannot serve it.
     """
 
     sizes: Sizes
-    costs: Mapping[Tile, float]
+    times: dict[Tile, float]
     weight: float = 1.0
 
 
@@ -39,102 +43,128 @@ class Rule:
     limits: Limits
     tile: Tile
 
-    def holds(self, sizes: Sizes) -> bool:
-        """Whether a shape is within the limits."""
-        return all(size <= most for size, most in zip(sizes, self.limits, strict=True))
+
+@dataclass(frozen=True)
+class Grid:
+    """Where classes of M, N and K end; the last of each is ANY."""
+
+    m: tuple[float, ...]
+    n: tuple[float, ...]
+    k: tuple[float, ...]
+
+    @property
+    def axes(self) -> tuple[tuple[float, ...], ...]:
+        """The limits along M, N and K."""
+        return self.m, self.n, self.k
+
+    def cell(self, sizes: Sizes) -> tuple[int, ...]:
+        """The class of a shape."""
+        return tuple(map(bisect_left, self.axes, sizes))
 
 
-def grid() -> list[Sizes]:
-    """A shape for each class of M, N and K: its largest, or beyond the last limit."""
-    axes = [
-        [int(limit if limit != ANY else _BEYOND * limits[-2]) for limit in limits]
-        for limits in (M_LIMITS, N_LIMITS, K_LIMITS)
-    ]
-    return [sizes for sizes in product(*axes)]  # type: ignore[misc]
+def decide(points: Sequence[Point], grid: Grid, price: float) -> list[Rule]:
+    """The rules that lose least over all points, a rule counting as a loss of `price`.
 
-
-def decide(
-    points: Sequence[Point], most_rules: int = 20, least_gain: float = 0.001
-) -> list[Rule]:
-    """The rules that cost little over all points, sorted by their limits.
-
-    Greedy: begins with the one tile that is best for everything, then adds the rule
-    that saves most, until none saves `least_gain` of the whole weight. Where a tile
-    cannot serve a point, that counts as ten times the cheapest.
+    M is cut into ranges of classes, the range of each into ranges of N, those into
+    ranges of K: the best of all such divisions. What a tile loses at a point is how
+    much longer it takes than the fastest, large losses counting more. The last rule
+    holds every shape.
     """
-    tiles = list(dict.fromkeys(tile for point in points for tile in point.costs))
-    table = _Table(points, tiles)
-    rules = [Rule((ANY, ANY, ANY), table.best_everywhere())]
-    while len(rules) < most_rules:
-        gain, rule = table.best_addition(rules)
-        if rule is None or gain < least_gain * table.weight:
-            break
-        rules = sorted([*rules, rule], key=lambda one: one.limits)
-    return table.pruned(rules)
+    tiles = list(dict.fromkeys(tile for point in points for tile in point.times))
+
+    def for_m(planes: _Losses) -> _Division:
+        return _divided(planes, for_n)
+
+    def for_n(lines: _Losses) -> _Division:
+        return _divided(lines, cheapest)
+
+    def cheapest(sums: _Losses) -> _Division:
+        least = min(sums)
+        return least + price, sums.index(least)
+
+    _, ranges = _divided(_losses(points, tiles, grid), for_m)
+    return [
+        Rule((grid.m[m], grid.n[n], grid.k[k]), tiles[tile])
+        for tile, (m, n, k) in _needed(list(_rows(ranges)))
+    ]
 
 
-_CANNOT = 10.0
+_Losses = list[Any]
+"""For each class along an axis, lists along the next; innermost, numbers by tile."""
+_Row = tuple[int, tuple[int, ...]]
+"""The number of a tile, and the last class that it serves along each axis."""
 
 
-class _Table:
-    """Costs by point and tile, and how well rules do."""
+_Division = tuple[float, Any]
+"""The loss of a division, each row counted as one too, and its ranges: the ranges before
+the last, the last class of that, and its own division; None before the first. Inside
+the last axis, the number of a tile."""
 
-    def __init__(self, points: Sequence[Point], tiles: Sequence[Tile]) -> None:
-        self.points = points
-        self.tiles = tiles
-        self.costs = [
-            [point.weight * point.costs.get(tile, _CANNOT) for tile in tiles]
-            for point in points
+
+def _losses(points: Sequence[Point], tiles: Sequence[Tile], grid: Grid) -> _Losses:
+    """What each tile loses in each class, over all points in it."""
+    m, n, k = map(len, grid.axes)
+    losses = [
+        [[[0.0] * len(tiles) for _ in range(k)] for _ in range(n)] for _ in range(m)
+    ]
+    for point in points:
+        at_m, at_n, at_k = grid.cell(point.sizes)
+        cell, fastest = losses[at_m][at_n][at_k], min(point.times.values())
+        for number, tile in enumerate(tiles):
+            time = point.times.get(tile)
+            slower = _CANNOT if time is None else time / fastest - 1
+            cell[number] += point.weight * slower * (1 + _STEEP * slower)
+    return losses
+
+
+def _divided(losses: _Losses, inner: Callable[[_Losses], _Division]) -> _Division:
+    """The cheapest division of an axis into ranges, `inner` dividing what is in one."""
+    best: list[_Division] = [(0.0, None)]
+    for end, last in enumerate(losses):
+        ways = []
+        sums = last
+        for start in reversed(range(end + 1)):
+            sums = _added(sums, losses[start]) if start < end else sums
+            loss, ranges = inner(sums)
+            before = best[start]
+            ways.append((before[0] + loss, (before[1], end, ranges)))
+        best.append(min(ways, key=itemgetter(0)))
+    return best[-1]
+
+
+def _added(left: _Losses, right: _Losses) -> _Losses:
+    """The sum, element by element, of lists of any depth."""
+    return list(map(add if isinstance(left[0], float) else _added, left, right))
+
+
+def _rows(ranges: Any) -> Iterator[_Row]:
+    """The rows of a division, in order."""
+    if isinstance(ranges, int):
+        yield ranges, ()
+    elif ranges is not None:
+        before, last, inside = ranges
+        yield from _rows(before)
+        for tile, classes in _rows(inside):
+            yield tile, (last, *classes)
+
+
+def _needed(rows: Sequence[_Row]) -> list[_Row]:
+    """The rows without those whose shapes find the same tile further down."""
+    kept = list(rows)
+    for row in reversed(rows[:-1]):
+        at = kept.index(row)
+        mine = [
+            cell
+            for cell in product(*(range(last + 1) for last in row[1]))
+            if not any(_holds(one, cell) for one in kept[:at])
         ]
-        self.weight = sum(point.weight for point in points)
-        self.boxes = [
-            (limits, [i for i, point in enumerate(points) if _within(point, limits)])
-            for limits in product(M_LIMITS, N_LIMITS, K_LIMITS)
-        ]
-
-    def best_everywhere(self) -> Tile:
-        """The tile of the least total cost."""
-        totals = [sum(row[i] for row in self.costs) for i in range(len(self.tiles))]
-        return self.tiles[totals.index(min(totals))]
-
-    def served(self, rules: Sequence[Rule]) -> list[tuple[Limits, float]]:
-        """For each point, the limits of the rule that serves it and the cost."""
-        numbers = {tile: i for i, tile in enumerate(self.tiles)}
-        found = []
-        for point, row in zip(self.points, self.costs, strict=True):
-            rule = next(one for one in rules if one.holds(point.sizes))
-            found.append((rule.limits, row[numbers[rule.tile]]))
-        return found
-
-    def best_addition(self, rules: Sequence[Rule]) -> tuple[float, Rule | None]:
-        """The rule that saves most when put where its limits belong."""
-        served = self.served(rules)
-        taken = {rule.limits for rule in rules}
-        best: tuple[float, Rule | None] = (0.0, None)
-        for limits, inside in self.boxes:
-            if limits in taken:
-                continue
-            mine = [i for i in inside if served[i][0] > limits]
-            now = sum(served[i][1] for i in mine)
-            if now - sum(min(self.costs[i]) for i in mine) <= best[0]:
-                continue
-            rows = [self.costs[i] for i in mine]
-            totals = [sum(column) for column in zip(*rows, strict=True)]
-            gain = now - min(totals)
-            if gain > best[0]:
-                tile = self.tiles[totals.index(min(totals))]
-                best = gain, Rule(limits, tile)
-        return best
-
-    def pruned(self, rules: list[Rule]) -> list[Rule]:
-        """The rules without those whose absence costs nothing."""
-        cost = sum(one for _, one in self.served(rules))
-        for rule in rules[:-1]:
-            fewer = [one for one in rules if one is not rule]
-            if sum(one for _, one in self.served(fewer)) <= cost:
-                rules = fewer
-        return rules
+        below = kept[at + 1 :]
+        found = (next(one for one in below if _holds(one, cell)) for cell in mine)
+        if all(one[0] == row[0] for one in found):
+            kept.pop(at)
+    return kept
 
 
-def _within(point: Point, limits: Limits) -> bool:
-    return all(size <= most for size, most in zip(point.sizes, limits, strict=True))
+def _holds(row: _Row, cell: tuple[int, ...]) -> bool:
+    m, n, k = row[1]
+    return cell[0] <= m and cell[1] <= n and cell[2] <= k

@@ -104,6 +104,17 @@ class Epilogue:
         return polynomials + helpers + matrices
 
     @property
+    def instructions(self) -> int:
+        """About how many instructions an element takes, for estimates of time.
+
+        A function is counted as 16: an exponential and a division are four each on a
+        unit a quarter as wide, beside a few multiplications.
+        """
+        parts = [part for one in self.statements for part in walk(one.value)]
+        calls = sum(isinstance(part, Call) for part in parts)
+        return 16 * calls + sum(not isinstance(part, (Call, Name)) for part in parts)
+
+    @property
     def functions(self) -> tuple[str, ...]:
         """The functions called, in order of first use."""
         calls = (

@@ -1,4 +1,4 @@
-"""What a tile costs on a target: shared memory, registers, stages, predicted time.
+"""What a tile takes of a target: shared memory, registers, the unit that multiplies.
 
 Pure arithmetic over the tables, nothing measured at run time. The shared-memory rule
 holds for pointer kernels as Triton 3.6 compiles them; tests compare it with the
@@ -17,8 +17,8 @@ from gemmgen.targets import Target
 FILL = 0
 """The split_k of a tile that is cut into as many parts as there are SMs for."""
 
-MAX_STAGES = 6
-"""Deeper rings than this measured no faster on any shape (H100, published)."""
+LEAST_BLOCKS = 4
+"""K blocks of a part when `split_k` is FILL, as the launcher's support module says."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,8 @@ class Product:
     precision. `out_bytes` is the size of the largest result element, `tile_bytes` that
     of all buffers for results and operands [m, n] together, `vector_bytes` that of the
     largest operand [m] or [n], `matrix_bytes` that of all operands [m, n] together.
-    `passed` counts operands, and results beyond the first.
+    `passed` counts operands, and results beyond the first. `operations` is what the
+    epilogue computes for an element, in instructions.
     """
 
     kind: str
@@ -40,6 +41,7 @@ class Product:
     vector_bytes: int = 0
     matrix_bytes: int = 0
     passed: int = 0
+    operations: int = 0
 
     @property
     def accumulator_words(self) -> int:
@@ -211,65 +213,32 @@ def default_warps(m: int, n: int, product: Product) -> int:
     return 4 if words <= 64 * 32 * 4 else 8
 
 
-def block_clocks(tile: Tile, product: Product, target: Target) -> float:
-    """Clocks of one K block: the slowest of the unit, shared memory and L2."""
-    flops = 2 * tile.m * tile.n * tile.k / target.flops_per_clock[product.kind]
-    loaded = (tile.m + tile.n) * tile.k * product.bytes
-    moved = loaded + (max(64, tile.m) + tile.n) * tile.k * product.bytes
-    per_sm = target.l2_bandwidth / target.sms / target.clock
-    return max(flops, moved / 128, loaded / per_sm)
+def registers(tile: Tile, product: Product) -> int:
+    """32-bit registers of a thread: what the compiler gives, without an epilogue.
 
-
-def resident(tile: Tile, product: Product, target: Target) -> int:
-    """Programs that fit on one SM at a time, by shared memory, registers and warps."""
-    bytes_each = shared_memory(tile, product, target) + target.reserved_per_block
-    # Addresses and masks take about as much as 64x64 tiles' accumulators.
-    registers = min(255, accumulator_registers(tile, product) + 72)
-    by_registers = 65536 // (registers * 32 * tile.warps)
-    return min(target.shared_per_sm // bytes_each, by_registers, 64 // tile.warps)
-
-
-def predicted_time(
-    sizes: tuple[int, int, int], tile: Tile, product: Product, target: Target
-) -> float:
-    """Seconds for M, N, K: waves of tiles against the least memory traffic.
-
-    A load has the other blocks of the ring, of all resident programs, to arrive in;
-    what is left of the latency stalls every turn of the ring.
+    Beside the accumulator, kernels that load through descriptors take 26, exactly in
+    every tile compiled; pointers and masks take about 72 (Triton 3.6, sm_90).
     """
-    m, n, k = sizes
-    tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
-    share = max(1, min(resident(tile, product, target), math.ceil(tiles / target.sms)))
-    block = block_clocks(tile, product, target) * share
-    ahead = ring_blocks(tile, product, target) - 1
-    stall = max(0.0, target.latency - ahead * block) / max(1, ahead)
-    waves = math.ceil(tiles / (target.sms * share))
-    clocks = (
-        waves * (math.ceil(k / tile.k) * (block + stall) + target.overhead)
-        + target.latency
-    )
-    traffic = (m * k + n * k) * product.bytes + m * n * product.out_bytes
-    return max(clocks / target.clock, traffic / target.memory_bandwidth)
+    if tile.schedule == "warp_specialized":
+        return 168  # of the launch; consumers then take 232, the producer 40
+    if tile.schedule == "gemv":  # the products, summed last, and two rows of addresses
+        return tile.n * tile.k // threads(tile) + 24
+    beside = 26 if SCHEDULES[tile.schedule].described else 72
+    return min(255, accumulator_registers(tile, product) + beside)
 
 
-PLANNING_SIZES = (4096, 4096, 4096)
-"""The shape that stages are sized for when a tile serves every shape."""
+def threads(tile: Tile) -> int:
+    """Threads of a program; a specialized one has two consumers and a producer."""
+    return 384 if tile.schedule == "warp_specialized" else 32 * tile.warps
 
 
 @cache
-def best_stages(tile: Tile, product: Product, target: Target) -> int | None:
-    """The fewest stages within 0.5 % of the fastest that fits; None if none fits."""
-    candidates = [replace(tile, stages=stages) for stages in range(2, MAX_STAGES + 1)]
-    fitting = [one for one in candidates if fits(one, product, target)]
-    if not fitting:
-        one = replace(tile, stages=1)
-        return 1 if fits(one, product, target) else None
-    times = [predicted_time(PLANNING_SIZES, one, product, target) for one in fitting]
-    return next(
-        one.stages
-        for one, time in zip(fitting, times, strict=True)
-        if time <= 1.005 * min(times)
-    )
+def resident(tile: Tile, product: Product, target: Target) -> int:
+    """Programs that fit on one SM at a time, by shared memory, registers and warps."""
+    bytes_each = shared_memory(tile, product, target) + target.reserved_per_block
+    by_registers = 65536 // (registers(tile, product) * threads(tile))
+    by_threads = 2048 // threads(tile)
+    return max(1, min(target.shared_per_sm // bytes_each, by_registers, by_threads))
 
 
 def nearest_fitting(tile: Tile, product: Product, target: Target) -> Tile | None:

@@ -5,11 +5,12 @@ A `Plan` is plain data and the only input of templates and of checks.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 
 from gemmgen import header
 from gemmgen.arguments import Operand, Result, buffers
-from gemmgen.dispatch import Row
+from gemmgen.dispatch import Row, Table
 from gemmgen.dtypes import DTYPES, PRECISIONS
 from gemmgen.epilogue import Epilogue
 from gemmgen.epilogue_parser import compile_epilogue
@@ -21,9 +22,10 @@ from gemmgen.model import (
     product_kind,
 )
 from gemmgen.operations import OPERATIONS
+from gemmgen.schedules import FALLBACK, SCHEDULES
 from gemmgen.spec import KernelSpec, Spec, parse
 from gemmgen.targets import TARGETS, Target
-from gemmgen.tiling import choose, schedule_text, schedules_of, tiles_text
+from gemmgen.tiling import choose, schedule_text, tiles_text
 from gemmgen.tuning_file import Tuning, beside
 from gemmgen.tuning_file import read as read_tuning
 
@@ -32,8 +34,8 @@ from gemmgen.tuning_file import read as read_tuning
 class Plan:
     """One kernel, decided: nothing about it is left to a template.
 
-    `rows` is the dispatch table; with runtime autotuning `configs` takes its place.
-    `schedule` is what the spec says, `schedules` those that some row uses, in order.
+    `tables` are what the dispatch table's `rows` come from; with runtime autotuning
+    `configs` takes their place. `schedule` is what the spec says.
     """
 
     name: str
@@ -50,12 +52,22 @@ class Plan:
     operands: tuple[Operand, ...]
     results: tuple[Result, ...]
     schedule: str
-    schedules: tuple[str, ...]
     targets: tuple[str, ...]
-    rows: tuple[Row, ...]
+    tables: tuple[Table, ...]
     configs: tuple[Tile, ...]
     tiles_text: str
     chosen_by: str
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The dispatch table; chosen when first asked for, since that takes a while."""
+        return tuple(row for table in self.tables for row in table.rows(self.product))
+
+    @cached_property
+    def schedules(self) -> tuple[str, ...]:
+        """The schedules that some row uses, the fallback first."""
+        used = {row.tile.schedule for row in self.rows} | {FALLBACK}
+        return tuple(name for name in SCHEDULES if name in used)
 
     @property
     def tensors(self) -> tuple[Operand, ...]:
@@ -135,8 +147,8 @@ class _Planner:
         if self.errors:
             raise SpecErrors(self.errors)
         assert epilogue is not None
-        product = self.product(precision, operands, results)
-        rows, configs = choose(spec, self.targets, product, epilogue, self.tuned)
+        product = self.product(precision, operands, results, epilogue.instructions)
+        tables, configs = choose(spec, self.targets, product, epilogue, self.tuned)
         return Plan(
             name=spec.name,
             op=spec.op,
@@ -152,9 +164,8 @@ class _Planner:
             operands=operands,
             results=results,
             schedule=schedule_text(spec),
-            schedules=schedules_of(rows),
             targets=tuple(target.name for target in self.targets),
-            rows=rows,
+            tables=tables,
             configs=configs,
             tiles_text=tiles_text(spec),
             chosen_by=self.chosen_by(),
@@ -172,12 +183,14 @@ class _Planner:
         precision: str | None,
         operands: Sequence[Operand],
         results: Sequence[Result],
+        operations: int,
     ) -> Product:
         """What is multiplied, and what the model knows of the epilogue."""
         dtype = self.spec.dtype.a
         matrices = [DTYPES[one.dtype].bytes for one in operands if one.is_matrix]
         vectors = [DTYPES[one.dtype].bytes for one in operands if len(one.axes) == 1]
-        dtypes = {one.name: one.dtype for one in (*operands, *results)}
+        dtypes = {one.name: one.dtype for one in operands}
+        dtypes |= {one.name: one.dtype for one in results}
         return Product(
             product_kind(dtype, precision),
             DTYPES[dtype].bytes,
@@ -191,6 +204,7 @@ class _Planner:
             max(vectors, default=0),
             sum(matrices),
             len(operands) + len(results) - 1,
+            operations,
         )
 
     def dtypes(self) -> tuple[str, str]:

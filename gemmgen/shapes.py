@@ -24,6 +24,11 @@ class Shape(NamedTuple):
     n: int
     k: int
 
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """M, N, K."""
+        return self.m, self.n, self.k
+
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"
 

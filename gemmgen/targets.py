@@ -9,16 +9,38 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
+class Rates:
+    """How fast one GPU is: what calibration refits from timings, all above zero.
+
+    Hz, bytes per second and seconds. `clock` is that under matrix load and
+    `l2_bandwidth` that of all SMs together. `latency` is from a load to its data, which
+    the stages hide, and `ramp` what filling and draining memory's queues costs a kernel
+    that memory limits. A launch costs `launch` once, a tile `tile` outside its K loop
+    and each part of a split K `part` in the reduction. `store_bandwidth` is that at
+    which an SM writes a tile, `handover` the gap between the tiles of consumers that
+    take turns.
+    """
+
+    clock: float
+    l2_bandwidth: float
+    memory_bandwidth: float
+    latency: float = 1.0e-6
+    ramp: float = 2.3e-6
+    launch: float = 2.85e-6
+    tile: float = 1.5e-6
+    part: float = 0.05e-6
+    store_bandwidth: float = 2.3e10
+    handover: float = 0.16e-6
+
+
+@dataclass(frozen=True)
 class Target:
     """One architecture and the GPU that stands for it.
 
     `shared_per_block` and `shared_per_sm` are bytes (CUDA C++ Programming Guide,
-    table of technical specifications; a block keeps 1 KiB for the system). `clock` is
-    the sustained clock under matrix load in Hz. `flops_per_clock` counts both halves
-    of a multiply-add, per SM, by product: a dtype's name, or a precision of fp32
-    (vendor data sheets, rate / SMs / boost clock). `l2_bandwidth` and
-    `memory_bandwidth` are bytes per second, `latency` the clocks from a load to its
-    data under load, `overhead` the clocks a tile spends outside its K loop.
+    table of technical specifications; a block keeps 1 KiB for the system).
+    `flops_per_clock` counts both halves of a multiply-add, per SM, by product: a
+    dtype's name, or a precision of fp32 (vendor data sheets, rate / SMs / boost clock).
     """
 
     name: str
@@ -27,12 +49,8 @@ class Target:
     sms: int
     shared_per_block: int
     shared_per_sm: int
-    clock: float
     flops_per_clock: Mapping[str, int] = field(hash=False)
-    l2_bandwidth: float
-    memory_bandwidth: float
-    latency: int = 1600
-    overhead: int = 3000
+    rates: Rates
 
     @property
     def reserved_per_block(self) -> int:
@@ -56,27 +74,27 @@ def _rates(half: int, fp32: int, fp64: int) -> dict[str, int]:
 TARGETS: dict[str, Target] = {
     row.name: row
     for row in (
+        # Bandwidths of sm_80 to sm_89 and sm_100 are about 0.85 of the data sheets';
+        # what is not given is as on the H200.
         Target(
-            "sm_80", 80, "A100", 108, 166_912, 167_936, 1.35e9,
-            _rates(2048, 128, 128), 5.0e12, 1.8e12,
+            "sm_80", 80, "A100", 108, 166_912, 167_936,
+            _rates(2048, 128, 128), Rates(1.35e9, 5.0e12, 1.8e12),
         ),
         Target(
-            "sm_86", 86, "RTX A6000", 84, 101_376, 102_400, 1.6e9,
-            _rates(1024, 256, 4), 2.5e12, 0.7e12,
+            "sm_86", 86, "RTX A6000", 84, 101_376, 102_400,
+            _rates(1024, 256, 4), Rates(1.6e9, 2.5e12, 0.7e12),
         ),
         Target(
-            "sm_89", 89, "L40S", 142, 101_376, 102_400, 2.2e9,
-            _rates(1024, 256, 4), 5.0e12, 0.8e12,
-        ),
-        # Clock, L2 bandwidth and overhead fitted to published H100 timings of one
-        # tile shape over K = 512 … 16384 (mean error 1.6 %).
-        Target(
-            "sm_90", 90, "H200", 132, 232_448, 233_472, 1.4e9,
-            _rates(4096, 256, 256), 7.8e12, 4.3e12,
+            "sm_89", 89, "L40S", 142, 101_376, 102_400,
+            _rates(1024, 256, 4), Rates(2.2e9, 5.0e12, 0.8e12),
         ),
         Target(
-            "sm_100", 100, "B200", 148, 232_448, 233_472, 1.7e9,
-            _rates(8192, 256, 128), 1.2e13, 7.0e12,
+            "sm_90", 90, "H200", 132, 232_448, 233_472,
+            _rates(4096, 256, 256), Rates(1.46e9, 11.5e12, 4.48e12),
+        ),
+        Target(
+            "sm_100", 100, "B200", 148, 232_448, 233_472,
+            _rates(8192, 256, 128), Rates(1.7e9, 18e12, 7.0e12),
         ),
     )
 }  # fmt: skip

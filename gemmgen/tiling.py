@@ -6,15 +6,15 @@ Refuses what a target cannot hold or Triton cannot compile, with the nearest tha
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gemmgen.decision import ANY, Rule
-from gemmgen.dispatch import GROUP_M, Row, candidates, table
+from gemmgen.candidates import GROUP_M, candidates
+from gemmgen.cost import best_stages
+from gemmgen.dispatch import Row, Table, row
 from gemmgen.epilogue import Epilogue
 from gemmgen.errors import SpecError, SpecErrors
 from gemmgen.layouts import LAYOUTS
 from gemmgen.model import (
     Product,
     Tile,
-    best_stages,
     default_warps,
     fits,
     nearest_fitting,
@@ -25,7 +25,7 @@ from gemmgen.reasons import Kernel, why_not
 from gemmgen.schedules import FALLBACK, SCHEDULES
 from gemmgen.schema import AUTO
 from gemmgen.spec import KernelSpec
-from gemmgen.specials import special_table, specials
+from gemmgen.specials import specials
 from gemmgen.targets import Target
 from gemmgen.tuning_file import Measured
 
@@ -36,8 +36,8 @@ def choose(
     product: Product,
     epilogue: Epilogue,
     tuned: Mapping[str, Measured],
-) -> tuple[tuple[Row, ...], tuple[Tile, ...]]:
-    """The dispatch rows, newest architecture first, or runtime configurations.
+) -> tuple[tuple[Table, ...], tuple[Tile, ...]]:
+    """The dispatch tables, newest architecture first, or runtime configurations.
 
     `tuned` holds what was measured, by target; it decides where tiles are free. Raises
     `SpecErrors` with every tile that a target cannot run.
@@ -47,32 +47,31 @@ def choose(
     _stop_if_nothing_serves(spec, targets, product)
     listed = {target: _listed(spec, product, target) for target in targets}
     _stop_at_misfits(spec, product, listed)
-    rows: list[Row] = []
+    tables: list[Table] = []
     for target in sorted(targets, key=lambda target: -target.architecture):
         measured = None if spec.tiles else tuned.get(target.name)
-        if measured:
-            rows.extend(_measured_rows(spec, measured, product, target))
-        if not (measured and rows and _serves_all(rows[-1])):
-            rows.extend(_modelled(spec, listed[target], epilogue, product, target))
-    return tuple(rows), ()
+        rows = _measured_rows(spec, measured, product, target) if measured else []
+        tiles = []
+        if not (rows and _serves_all(rows[-1])):
+            tiles = _offered(spec, listed[target], epilogue, product, target)
+        tables.append(Table(target.name, tuple(rows), tuple(tiles)))
+    return tuple(tables), ()
 
 
-def _modelled(
+def _offered(
     spec: KernelSpec,
     tiles: list[Tile],
     epilogue: Epilogue,
     product: Product,
     target: Target,
-) -> list[Row]:
-    """The model's choice among the spec's tiles, or its own."""
+) -> list[Tile]:
+    """What the model may choose from: the spec's tiles, or its own; some serve all."""
     if not spec.tiles:
         for schedule in _serving(spec, product, target):
             tiles = tiles + specials(schedule, product, target, epilogue.burden)
-    special = [tile for tile in tiles if tile.schedule != FALLBACK]
-    plain = [tile for tile in tiles if tile.schedule == FALLBACK]
-    plain = plain or candidates(product, target, epilogue.registers, _widest(spec))
-    found = special_table(special, product, target) if special else ()
-    return [*found, *table(plain, product, target)]
+    if not any(tile.schedule == FALLBACK for tile in tiles):
+        tiles = tiles + candidates(product, target, epilogue.registers, _widest(spec))
+    return tiles
 
 
 def _serves_all(row: Row) -> bool:
@@ -86,15 +85,10 @@ def _measured_rows(
     """The rows of a tuning file, but for tiles that do not fit this kernel any more."""
     serving = _serving(spec, product, target)
     return [
-        _row(target, rule)
+        row(target, rule)
         for rule in (*measured.rules, *measured.unaligned)
         if rule.tile.schedule in serving and fits(rule.tile, product, target)
     ]
-
-
-def _row(target: Target, rule: Rule) -> Row:
-    m, n, k = (None if most == ANY else int(most) for most in rule.limits)
-    return Row(target.architecture, m, n, rule.tile, k)
 
 
 def _serving(spec: KernelSpec, product: Product, target: Target) -> list[str]:
@@ -120,12 +114,6 @@ def _stop_if_nothing_serves(
             errors.append(SpecError(spec.at("schedule", index), message))
     if errors:
         raise SpecErrors(errors)
-
-
-def schedules_of(rows: Sequence[Row]) -> tuple[str, ...]:
-    """The schedules that some row uses, the fallback first."""
-    used = {row.tile.schedule for row in rows} | {FALLBACK}
-    return tuple(name for name in SCHEDULES if name in used)
 
 
 def schedule_text(spec: KernelSpec) -> str:

@@ -68,9 +68,9 @@ def bench(
 
 def roofline_of(target: Target) -> Roofline:
     """The rates of `targets.TARGETS`, which are those of one GPU of an architecture."""
-    clocks = target.sms * target.clock
+    clocks = target.sms * target.rates.clock
     rates = {kind: each * clocks for kind, each in target.flops_per_clock.items()}
-    return Roofline(target.gpu, rates, target.memory_bandwidth)
+    return Roofline(target.gpu, rates, target.rates.memory_bandwidth)
 
 
 def _target() -> Target:

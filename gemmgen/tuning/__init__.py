@@ -64,7 +64,8 @@ def tune(
                 times[shape] = trial.race(shape)
             if on_done:
                 on_done(f"{name} {shape}")
-            _write(path, tuning, name, _measured(plans[name], target, times))
+            # Choosing takes a while: an interrupted run leaves times without rules.
+            _write(path, tuning, name, Measured((), (), dict(times)))
         tuning = _write(path, tuning, name, _measured(plans[name], target, times))
         for tile, why in trial.left_out.items():
             if on_left_out:

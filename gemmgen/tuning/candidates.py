@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from gemmgen.dispatch import GROUP_M
-from gemmgen.model import FILL, Tile, accumulator_registers, fits, predicted_time
+from gemmgen.candidates import GROUP_M
+from gemmgen.cost import predicted_time
+from gemmgen.model import FILL, Tile, accumulator_registers, fits
 from gemmgen.plan import Plan
 from gemmgen.reasons import Kernel, why_not
 from gemmgen.schedules import FALLBACK, SCHEDULES

@@ -1,79 +1,79 @@
 """From the times at a few shapes to a table for all: the model, corrected by them.
 
-A tile's cost at a shape is the model's time, times how far the model was off for that
-tile at the measured shapes near it.
+A tile's time at a shape is the model's, times how far the model was off for that tile
+at the measured shapes near it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
-from gemmgen.decision import Point, Rule, Sizes, decide, grid
-from gemmgen.model import Tile, predicted_time
+from gemmgen.choice import exact_triton, first, sampled
+from gemmgen.cost import Sizes, predicted_time
+from gemmgen.decision import ANY, Grid, Point, Rule, decide
+from gemmgen.model import Tile
 from gemmgen.plan import Plan
 from gemmgen.schedules import FALLBACK, SCHEDULES
 from gemmgen.shapes import Shape
 from gemmgen.targets import Target
 from gemmgen.tuning_file import Times
 
+GRID = Grid(
+    (1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, ANY),
+    (512, 1024, 2048, 4096, 8192, ANY),
+    (1024, 2048, 4096, 8192, ANY),
+)
+_PRICE = 1.0
+"""What a row must save, in times of a class."""
+_WEIGHT = 20.0
+"""Weight of a measured shape beside a class of the grid."""
 _REACH = 1.5
 """Octaves of M, N and K within which a measured shape says something of another."""
 _PRIOR = 0.05
 """Weight of the model alone, beside measured shapes of weight 1 at no distance."""
-_MEASURED_WEIGHT = 6.0
-"""Weight of a measured shape beside one of the grid."""
-_SLOPE, _CLIFF = 1.05, 3.0
-"""Beyond 5 % of the least time, every per cent counts for so many more."""
 
 
 def rules_for(
     plan: Plan, target: Target, times: Times
 ) -> tuple[list[Rule], list[Rule]]:
-    """The table for tensors that can be described, and that for all others."""
-    if not times:
-        return [], []
-    tiles = list(dict.fromkeys(tile for each in times.values() for tile in each))
-    plain = [tile for tile in tiles if not SCHEDULES[tile.schedule].described]
-    everything = _decided(tiles, plan, target, times)
-    fallback = _decided(plain, plan, target, times) if plain else []
-    return everything, _served_by_all(fallback, plan, target)
+    """The table for tensors that can be described, and that for all others.
 
-
-def _served_by_all(rules: list[Rule], plan: Plan, target: Target) -> list[Rule]:
-    """The rules, if the last one's schedule serves every call; else the model's."""
-    return rules if rules and rules[-1].tile.schedule == FALLBACK else rules[:-1]
-
-
-def _decided(
-    tiles: Sequence[Tile], plan: Plan, target: Target, times: Times
-) -> list[Rule]:
-    """The decision list over the grid and the measured shapes."""
-    errors = _errors(tiles, plan, target, times)
-    points = []
-    for sizes in grid():
-        costs = {
-            tile: predicted_time(sizes, tile, plan.product, target)
-            * math.exp(_correction(sizes, errors[tile]))
-            for tile in tiles
-            if tile.schedule != "gemv" or sizes[0] == 1
+    Pointer kernels are left out of the first, whose rows they would take from the
+    second: what they lose where rows are not aligned is far more than they gain here.
+    The first ends in a row for every Triton.
+    """
+    described = {
+        shape: {tile: time for tile, time in each.items() if first(tile)}
+        for shape, each in times.items()
+        if any(SCHEDULES[tile.schedule].described for tile in each)
+    }
+    rest = {shape: each for shape, each in times.items() if shape not in described}
+    rules = _decided(described, plan, target, aligned=True)
+    others = _decided(rest, plan, target, aligned=not described)
+    if not rules:
+        return others, []
+    if exact_triton(rules[-1].tile):
+        every = {
+            shape: {tile: time for tile, time in each.items() if not exact_triton(tile)}
+            for shape, each in described.items()
         }
-        points.append(_point(sizes, costs, 1.0))
-    for shape, each in times.items():
-        costs = {tile: time for tile, time in each.items() if tile in errors}
-        if costs:
-            points.append(_point((shape.m, shape.n, shape.k), costs, _MEASURED_WEIGHT))
-    return decide(points)
+        rules += _decided(every, plan, target, aligned=True)[-1:]
+    return rules, others if others and others[-1].tile.schedule == FALLBACK else []
 
 
-def _point(sizes: Sizes, costs: Mapping[Tile, float], weight: float) -> Point:
-    least = min(costs.values())
-    return Point(
-        sizes, {tile: _felt(cost / least) for tile, cost in costs.items()}, weight
-    )
+def _decided(times: Times, plan: Plan, target: Target, *, aligned: bool) -> list[Rule]:
+    """The rules over all classes and the measured shapes."""
+    tiles = list(dict.fromkeys(tile for each in times.values() for tile in each))
+    if not tiles:
+        return []
+    errors = _errors(tiles, plan, target, times)
 
+    def time(sizes: Sizes, tile: Tile) -> float:
+        corrected = math.exp(_correction(sizes, errors[tile]))
+        return corrected * predicted_time(sizes, tile, plan.product, target)
 
-def _felt(ratio: float) -> float:
-    """How bad it is to take so many times the least: cliffs count more than slopes."""
-    return ratio + _CLIFF * max(0.0, ratio - _SLOPE)
+    points = list(sampled(tiles, time, GRID, aligned=aligned))
+    points += [Point(shape.sizes, dict(each), _WEIGHT) for shape, each in times.items()]
+    return decide(points, GRID, _PRICE)
 
 
 def _errors(

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gemmgen import render
-from gemmgen.dispatch import Row
+from gemmgen.dispatch import Row, Table
 from gemmgen.folder import SHARED
 from gemmgen.measurement import Device, Problem, judge, problem, race
 from gemmgen.model import Tile
@@ -20,7 +20,6 @@ from gemmgen.plan import Plan
 from gemmgen.shapes import Shape
 from gemmgen.targets import Target
 from gemmgen.tile_text import spelled
-from gemmgen.tiling import schedules_of
 from gemmgen.tuning.candidates import at_shape, candidates
 from gemmgen.verification import subject
 
@@ -42,7 +41,7 @@ class Trial:
         self.device = device
         self.tiles = candidates(plan, target)
         rows = tuple(Row(0, None, None, tile) for tile in self.tiles)
-        self.plan = replace(plan, rows=rows, schedules=schedules_of(rows))
+        self.plan = replace(plan, tables=(Table(target.name, rows, ()),))
         self.module = _module(self.plan)
         self.left_out: dict[Tile, str] = {}
         self.rows = dict(zip(self.tiles, self.module.TILES, strict=True))

@@ -16,7 +16,6 @@ from gemmgen.verification.epilogue_faults import epilogue_families
 from gemmgen.verification.meetings import meetings
 
 
-
 def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     """Every kind of fault, with the edit that makes it."""
     yield "left mask term dropped", _mask_term("left")

@@ -1,0 +1,145 @@
+"""What a K block costs an SM, and what follows the last one, whatever the shape.
+
+Pure arithmetic: physical limits from `targets`, constants measured as they say.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+from gemmgen.layouts import LAYOUTS
+from gemmgen.model import Product, Tile, instruction, ring_blocks, threads
+from gemmgen.schedules import SCHEDULES
+from gemmgen.targets import Target
+
+_SHARED_BYTES_PER_CLOCK = 128
+"""What shared memory of an SM reads or writes (CUDA C++ Best Practices Guide)."""
+
+_LANES = 128
+"""Instructions that an SM finishes in a clock on fp32 values."""
+
+LOOPING = ("persistent", "warp_specialized")
+"""Schedules whose programs, one on each SM, take tile after tile."""
+
+_IN_STEP = 1.3
+"""How much more L2 serves programs that stay in step: 14.8 against 11.4 TB/s (H200,
+4096^3: 64x128 tiles in warp_specialized; 64x64, 64x128 and 128x128 in tma)."""
+
+SECTOR = 32
+"""Bytes that memory and L2 move at a time."""
+
+_APART = 0.17e-9
+"""Seconds of an SM to load an element by itself (tiles of 64 to 128 rows in tiled,
+333 x 4097 x 1023, bf16, H200)."""
+
+_HELD = 64
+"""Elements loaded one by one that a thread holds without spills (the same tiles: 96
+take 2 times as long, 128 take 8)."""
+
+_TURNED = 0.29e-9
+"""Seconds of an SM to turn an element over for a unit that reads along K alone (tf32
+NN, 4096^3, tiled, H200: 1.57 to 1.65 ms with 128x64, 128x128 and 128x256, 3.01 with
+64x128)."""
+
+_DIVIDED, _THRICE = 0.02e-9, 0.35
+"""Seconds of an SM to split an element in two, and what three products add to their own
+time (tf32x3 NT, 4096^3, H200: 64x64 takes 216 ns longer than the unit for a K block,
+64x128 260, 128x128 610)."""
+
+
+_UNIT_ROWS = {"wgmma": 64, "tcgen05": 64, "mma": 16}
+"""Rows that a tensor core multiplies at least."""
+
+
+@dataclass(frozen=True)
+class BlockCost:
+    """Seconds that a K block keeps the unit, shared memory and L2 of an SM busy.
+
+    The unit can start once operands are `prepared` in registers. A load has the time of
+    `ahead` blocks to arrive in.
+    """
+
+    unit: float
+    prepared: float
+    shared: float
+    l2: float
+    ahead: int
+
+    @property
+    def seconds(self) -> float:
+        """The time of a block when no load is waited for."""
+        return max(self.unit + self.prepared, self.shared, self.l2)
+
+    @property
+    def limit(self) -> str:
+        """What it waits for: the unit, shared memory or L2."""
+        if self.seconds == self.unit + self.prepared:
+            return "unit"
+        return "shared" if self.seconds == self.shared else "l2"
+
+
+@cache
+def block_cost(
+    tile: Tile, product: Product, target: Target, apart: bool, cut: bool
+) -> BlockCost:
+    """The cost of a K block of A and B.
+
+    `apart` says that rows start at no multiple of 16 elements, so that pointers load
+    each element by itself, into registers; `cut` that they start inside a sector, so
+    that one more is read. Blocks are written to shared memory once and read once.
+    """
+    rates, row = target.rates, SCHEDULES[tile.schedule]
+    rows, columns = (tile.n, tile.m) if row.transposes else (tile.m, tile.n)
+    rows = max(rows, _UNIT_ROWS.get(instruction(tile, product, target), 1))
+    line = tile.k * product.bytes
+    unit = 2 * rows * columns * tile.k / target.flops_per_clock[product.kind]
+    loaded = (tile.m + tile.n) * line
+    moved = 0 if tile.schedule == "gemv" else loaded + (rows + columns) * line
+    if cut:
+        loaded = round(loaded * (1 + SECTOR / line))
+    bandwidth = rates.l2_bandwidth * (_IN_STEP if tile.schedule in LOOPING else 1)
+    apart = apart and not row.described and tile.schedule != "gemv"
+    return BlockCost(
+        unit / rates.clock,
+        _preparing(tile, product, target, apart, unit / rates.clock),
+        moved / _SHARED_BYTES_PER_CLOCK / rates.clock,
+        loaded / (bandwidth / target.sms),
+        1 if tile.schedule == "gemv" else _ahead(tile, product, target, apart),
+    )
+
+
+def _ahead(tile: Tile, product: Product, target: Target, apart: bool) -> int:
+    """K blocks whose loads are under way while one is multiplied."""
+    return 0 if apart else ring_blocks(tile, product, target) - 1
+
+
+def _preparing(
+    tile: Tile, product: Product, target: Target, apart: bool, unit: float
+) -> float:
+    """Seconds that registers work on a K block before its `unit` seconds.
+
+    wgmma reads tf32 along K alone: what lies otherwise is turned over, of a product
+    split in three only the right block, since the left comes from registers anyhow.
+    """
+    seconds = 0.0
+    if apart:
+        elements = (tile.m + tile.n) * tile.k
+        spilled = max(1.0, elements / (_HELD * threads(tile))) ** 3
+        seconds += elements * spilled * _APART
+    if instruction(tile, product, target) == "wgmma":
+        layout, turned = LAYOUTS[product.layout], SCHEDULES[tile.schedule].transposes
+        m, n = tile.m * layout.a_transposed, tile.n * (not layout.b_transposed)
+        if product.kind == "tf32":
+            seconds += (m + n) * tile.k * _TURNED
+        if product.kind == "tf32x3":
+            seconds += (m if turned else n) * tile.k * _TURNED
+            seconds += (tile.m + tile.n) * tile.k * _DIVIDED + _THRICE * unit
+    return seconds
+
+
+@cache
+def epilogue_time(tile: Tile, product: Product, target: Target) -> float:
+    """Seconds from a finished sum to its stored tile."""
+    elements = tile.m * tile.n
+    moved = max(product.out_bytes, product.tile_bytes) * elements
+    computed = product.operations * elements / _LANES / target.rates.clock
+    return moved / target.rates.store_bandwidth + computed

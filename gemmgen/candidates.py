@@ -1,0 +1,67 @@
+"""The tiles of the fallback schedule that are worth considering."""
+
+from dataclasses import replace
+
+from gemmgen.cost import best_stages
+from gemmgen.model import (
+    Product,
+    Tile,
+    accumulator_registers,
+    instruction,
+    why_not_compiled,
+)
+from gemmgen.targets import Target
+
+GROUP_M = 8
+"""Tiles a column of the L2 order; 4 to 16 hardly differ on square shapes."""
+
+_BLOCK_BYTES = 128
+"""Bytes of K in a block: a whole cache line of each row."""
+_FMA_BLOCK_BYTES = 64
+"""The same for multiply-adds, which keep the block of A and B in registers.
+
+With 128 both tiles spill 8 or 16 bytes in some layout (64x64 under Triton 3.7 and 3.9,
+128x128 under 3.9, more beside gelu); with 64 neither does. The model sees no difference
+on large shapes; an H200 takes 4 % (NN) or 13 % (NT) longer with 128x128 for 4096 cubed.
+"""
+
+_ASYNCHRONOUS = (
+    *((64, 64, 4), (64, 128, 4)),
+    *((128, 128, 4), (128, 128, 8), (128, 256, 8)),
+)
+_CANDIDATES: dict[str, tuple[tuple[int, int, int], ...]] = {
+    "fma": ((64, 64, 8), (128, 128, 8)),
+    "mma": ((16, 64, 4), (64, 64, 4), (128, 128, 8)),
+    "wgmma": _ASYNCHRONOUS,
+    "tcgen05": _ASYNCHRONOUS,
+    "fp64": ((32, 32, 4), (64, 64, 8)),
+}
+"""(m, n, warps) by unit, but for fp64: none spills in any layout, Triton 3.6 to 3.9."""
+
+
+def candidates(
+    product: Product, target: Target, spare_registers: int, widest: int
+) -> list[Tile]:
+    """Tiles worth considering, stages filled in; all fit, none should spill.
+
+    `spare_registers` is what the epilogue needs beside the accumulator, `widest` the
+    largest n.
+    """
+    found = []
+    for name, shapes in _CANDIDATES.items():
+        block = _FMA_BLOCK_BYTES if name == "fma" else _BLOCK_BYTES
+        k = max(16, block // product.bytes)
+        for m, n, warps in shapes:
+            tile = Tile(m, n, k, GROUP_M, 2, warps)
+            unit = instruction(tile, product, target)
+            if n > widest or name != ("fp64" if product.kind == "fp64" else unit):
+                continue
+            asynchronous = unit in ("wgmma", "tcgen05")
+            # The parts of a split product live in registers beside the accumulator.
+            most = 128 if asynchronous and product.kind != "tf32x3" else 64
+            if accumulator_registers(tile, product) > min(most, 128 - spare_registers):
+                continue
+            stages = best_stages(tile, product, target)
+            if stages is not None and not why_not_compiled(tile, product, target):
+                found.append(replace(tile, stages=stages))
+    return found

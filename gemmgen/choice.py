@@ -1,0 +1,124 @@
+"""Which tile serves which shape, by a function that says how long each takes.
+
+The function is the model's prediction, or that corrected by measurements.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+
+from gemmgen.cost import Sizes, predicted_time
+from gemmgen.decision import ANY, Grid, Point, Rule, decide
+from gemmgen.model import Product, Tile
+from gemmgen.schedules import SCHEDULES
+from gemmgen.targets import Target
+
+Time = Callable[[Sizes, Tile], float]
+
+GRID = Grid(
+    (1, 16, 64, 128, 256, 512, 1024, 2048, 4096, ANY),
+    (512, 1024, 2048, 4096, 8192, ANY),
+    (1024, ANY),
+)
+"""Classes of shapes for the model, which sees less than measurements do."""
+
+_ROUGH = Grid((32, 128, 512, 2048, ANY), (1024, 4096, ANY), (4096, ANY))
+"""The same where rows are not aligned, which is slow with every tile."""
+
+_PRICE = 0.5
+"""What a row must save, in times of a class."""
+
+_LINE = 64
+"""Sizes along rows are whole lines of so many elements; rows are any number."""
+
+_BEYOND = 4
+"""An open class is judged up to this multiple of its last limit."""
+
+
+@cache
+def modelled(
+    tiles: tuple[Tile, ...], product: Product, target: Target, *, rest: bool = False
+) -> tuple[Rule, ...]:
+    """The model's table: tiles for what descriptors can describe, then for the `rest`.
+
+    Each part holds every shape. A call gets to the second if no descriptor can describe
+    its tensors. warp_specialized needs an exact Triton, so the first part ends in a row
+    of another schedule.
+    """
+    plain = [tile for tile in tiles if not SCHEDULES[tile.schedule].described]
+    if rest:
+        return tuple(_table(plain, product, target, _ROUGH))
+    if len(plain) == len(tiles):
+        return tuple(_table(plain, product, target, GRID))
+    leading = [tile for tile in tiles if first(tile)]
+    if any(map(exact_triton, leading)):
+        # Warps of their own do what a persistent loop does, and overlap more.
+        leading = [tile for tile in leading if tile.schedule != "persistent"]
+    rules = _table(leading, product, target, GRID)
+    if exact_triton(rules[-1].tile):
+        every = [tile for tile in tiles if first(tile) and not exact_triton(tile)]
+        rules += _table(every, product, target, GRID)[-1:]
+    return (*rules, *_table(plain, product, target, _ROUGH))
+
+
+def first(tile: Tile) -> bool:
+    """Whether a tile is for tensors that descriptors can describe; gemv needs none.
+
+    The other pointer kernels would take calls from rows for tensors that are not.
+    """
+    return bool(SCHEDULES[tile.schedule].described) or tile.schedule == "gemv"
+
+
+def exact_triton(tile: Tile) -> bool:
+    """Whether the schedule runs with some versions of Triton alone."""
+    return tile.schedule == "warp_specialized"
+
+
+def _table(
+    tiles: Sequence[Tile], product: Product, target: Target, grid: Grid
+) -> list[Rule]:
+    alike = replace(product, kind="bf16" if product.kind == "fp16" else product.kind)
+
+    def time(sizes: Sizes, tile: Tile) -> float:
+        return predicted_time(sizes, tile, alike, target)
+
+    points = sampled(tiles, time, grid, aligned=grid is GRID)
+    return decide(list(points), grid, _PRICE)
+
+
+def sampled(
+    tiles: Sequence[Tile], time: Time, grid: Grid, *, aligned: bool
+) -> Iterator[Point]:
+    """Shapes of every class, whose weights add up to 1 in each.
+
+    Shapes at the limits of a class, such as powers of two, count as much as all others.
+    Rows of the operands are odd along N and K unless aligned.
+    """
+    less = 0 if aligned else 1
+    for m, m_inside in _samples(grid.m, 1):
+        for n, n_inside in _samples(grid.n, _LINE):
+            for k, k_inside in _samples(grid.k, _LINE):
+                for sizes in (
+                    (m, n - less, k - less),
+                    (m_inside, n_inside - less, k_inside - less),
+                ):
+                    serving = (tile for tile in tiles if serves(tile, sizes))
+                    yield Point(sizes, {one: time(sizes, one) for one in serving}, 0.5)
+
+
+def serves(tile: Tile, sizes: Sizes) -> bool:
+    """Whether a tile is for such a shape: gemv reads B once for each row of A."""
+    return tile.schedule != "gemv" or sizes[0] == 1
+
+
+def _samples(limits: Sequence[float], unit: int) -> list[tuple[int, int]]:
+    """Of each class along one axis: its largest size, and one in its middle."""
+    known = [int(limit) for limit in limits if limit != ANY]
+    ends = [*known, *[_BEYOND * known[-1]] * (len(limits) - len(known))]
+    lows = [ends[0] // 16, *ends]
+    middles = [math.isqrt(low * high) for low, high in zip(lows, ends, strict=False)]
+    return [
+        (end, middle // unit * unit or max(1, middle))
+        for end, middle in zip(ends, middles, strict=True)
+    ]
