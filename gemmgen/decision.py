@@ -96,7 +96,7 @@ _Row = tuple[int, tuple[int, ...]]
 
 
 _Division = tuple[float, Any]
-"""The loss of a division, each row counted as one too, and its ranges: the ranges before
+"""The loss of a division, each row counted as one too, and its ranges: those before
 the last, the last class of that, and its own division; None before the first. Inside
 the last axis, the number of a tile."""
 

@@ -174,38 +174,9 @@ class _Planner:
     def chosen_by(self) -> str:
         """Who made the table: the model, or measurements where there are any."""
         if self.spec.tiles or not self.gpus:
-            return "the model chose them"
-        found = ", ".join(f"{name}: timed on {gpu}" for name, gpu in self.gpus.items())
-        return f"{found}; else by the model"
-
-    def product(
-        self,
-        precision: str | None,
-        operands: Sequence[Operand],
-        results: Sequence[Result],
-        operations: int,
-    ) -> Product:
-        """What is multiplied, and what the model knows of the epilogue."""
-        dtype = self.spec.dtype.a
-        matrices = [DTYPES[one.dtype].bytes for one in operands if one.is_matrix]
-        vectors = [DTYPES[one.dtype].bytes for one in operands if len(one.axes) == 1]
-        dtypes = {one.name: one.dtype for one in operands}
-        dtypes |= {one.name: one.dtype for one in results}
-        return Product(
-            product_kind(dtype, precision),
-            DTYPES[dtype].bytes,
-            max(DTYPES[result.dtype].bytes for result in results),
-            sum(
-                DTYPES[dtypes[name]].bytes
-                for name, other in buffers(operands, results).items()
-                if other is None
-            ),
-            self.spec.layout,
-            max(vectors, default=0),
-            sum(matrices),
-            len(operands) + len(results) - 1,
-            operations,
-        )
+            return "The model chose them"
+        found = [f"Timed on {gpu} for {name}" for name, gpu in self.gpus.items()]
+        return ", ".join([*found, "else chosen by the model"])
 
     def dtypes(self) -> tuple[str, str]:
         """The out dtype and the accumulator, checked against the inputs."""

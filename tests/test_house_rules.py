@@ -29,16 +29,17 @@ LAYERS = (
     "dtypes targets layouts error_rules functions operations schedules",
     "expression epilogue epilogue_parser",
     "kinds names nodes yaml_source shorthand schema validation expansion spec",
-    "arguments model dispatch reasons specials tiling header plan",
+    "arguments model reasons tile_text shapes block_cost cost decision choice candidates",
+    "specials tuning_file dispatch tiling header plan",
     "description kernel_text specialized_text launcher_text allowlist render",
     "disk folder lockfile workers builder",
-    "starter output shapes",
-    "verification measurement benchmark",
+    "starter output",
+    "verification measurement benchmark tuning",
     "api commands cli",
 )
 ORDER = [name for layer in LAYERS for name in layer.split()]
 
-MAY_IMPORT_TORCH = {"verification", "measurement", "benchmark"}
+MAY_IMPORT_TORCH = {"verification", "measurement", "benchmark", "tuning"}
 MAY_PRINT = {"cli", "commands", "output"}
 
 # Longer than a module may be, each with the reason; an entry that is not needed fails.

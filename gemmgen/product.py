@@ -1,0 +1,38 @@
+"""What the cost model knows of a kernel: its product, from the plan's parts."""
+
+from collections.abc import Sequence
+
+from gemmgen.arguments import Operand, Result, buffers
+from gemmgen.dtypes import DTYPES
+from gemmgen.epilogue import Epilogue
+from gemmgen.model import Product, product_kind
+from gemmgen.spec import KernelSpec
+
+
+def product_of(
+    spec: KernelSpec,
+    precision: str | None,
+    epilogue: Epilogue,
+    operands: Sequence[Operand],
+    results: Sequence[Result],
+) -> Product:
+    """The product of a kernel whose operands and results are known."""
+    size = {one.name: DTYPES[one.dtype].bytes for one in operands}
+    size |= {one.name: DTYPES[one.dtype].bytes for one in results}
+    own = [
+        size[name]
+        for name, other in buffers(operands, results).items()
+        if other is None
+    ]
+    vectors = [size[one.name] for one in operands if len(one.axes) == 1]
+    return Product(
+        kind=product_kind(spec.dtype.a, precision),
+        bytes=DTYPES[spec.dtype.a].bytes,
+        out_bytes=max(size[one.name] for one in results),
+        tile_bytes=sum(own),
+        layout=spec.layout,
+        vector_bytes=max(vectors, default=0),
+        matrix_bytes=sum(size[one.name] for one in operands if one.is_matrix),
+        passed=len(operands) + len(results) - 1,
+        operations=epilogue.instructions,
+    )
