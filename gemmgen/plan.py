@@ -9,19 +9,16 @@ from functools import cached_property
 from pathlib import Path
 
 from gemmgen import header
-from gemmgen.arguments import Operand, Result, buffers
+from gemmgen.arguments import Operand, Result
 from gemmgen.dispatch import Row, Table
 from gemmgen.dtypes import DTYPES, PRECISIONS
 from gemmgen.epilogue import Epilogue
 from gemmgen.epilogue_parser import compile_epilogue
 from gemmgen.errors import SpecError, SpecErrors, not_built, one_of, quoted, unknown
 from gemmgen.layouts import LAYOUTS, Matrix
-from gemmgen.model import (
-    Product,
-    Tile,
-    product_kind,
-)
+from gemmgen.model import Product, Tile
 from gemmgen.operations import OPERATIONS
+from gemmgen.product import product_of
 from gemmgen.schedules import FALLBACK, SCHEDULES
 from gemmgen.spec import KernelSpec, Spec, parse
 from gemmgen.targets import TARGETS, Target
@@ -147,7 +144,7 @@ class _Planner:
         if self.errors:
             raise SpecErrors(self.errors)
         assert epilogue is not None
-        product = self.product(precision, operands, results, epilogue.instructions)
+        product = product_of(spec, precision, epilogue, operands, results)
         tables, configs = choose(spec, self.targets, product, epilogue, self.tuned)
         return Plan(
             name=spec.name,

@@ -25,14 +25,14 @@ GENERATED = sorted((ROOT / "generated").glob("*.py"))
 # A module imports only modules that stand before it. A package is one entry: the order
 # inside it is its own, as long as it is one.
 LAYERS = (
-    "errors generator",
+    "errors generator disk",
     "dtypes targets layouts error_rules functions operations schedules",
     "expression epilogue epilogue_parser",
     "kinds names nodes yaml_source shorthand schema validation expansion spec",
-    "arguments model reasons tile_text shapes block_cost cost decision choice candidates",
-    "specials tuning_file dispatch tiling header plan",
+    "arguments model reasons tile_text shapes block_cost cost decision choice",
+    "candidates specials tuning_file dispatch tiling product header plan",
     "description kernel_text specialized_text launcher_text allowlist render",
-    "disk folder lockfile workers builder",
+    "folder lockfile workers builder",
     "starter output",
     "verification measurement benchmark tuning",
     "api commands cli",
