@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from gemmgen.api import (
         bench,
         build,
+        calibrate,
         check,
         explain_error,
         json_schema,
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         outputs,
         plot,
         source,
+        tune,
         verify,
     )
 
@@ -26,6 +28,7 @@ __all__ = [
     "__version__",
     "bench",
     "build",
+    "calibrate",
     "check",
     "explain_error",
     "json_schema",
@@ -33,6 +36,7 @@ __all__ = [
     "outputs",
     "plot",
     "source",
+    "tune",
     "verify",
 ]
 

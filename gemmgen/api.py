@@ -18,6 +18,7 @@ from gemmgen.plan import Plan, load
 
 if TYPE_CHECKING:
     from gemmgen.benchmark.results import Benchmark
+    from gemmgen.tuning.calibration import Fit
     from gemmgen.verification.explanation import Explanation
     from gemmgen.verification.report import Verification
 
@@ -25,6 +26,7 @@ __all__ = [
     "Report",
     "bench",
     "build",
+    "calibrate",
     "check",
     "explain_error",
     "json_schema",
@@ -134,6 +136,21 @@ def tune(
         on_done=on_done,
         on_left_out=on_left_out,
     )
+
+
+def calibrate(
+    specs: Sequence[Path], on_step: Callable[[str], object] | None = None
+) -> "dict[Path, Fit]":
+    """Fit the cost model's constants to the times in the tuning files beside the specs.
+
+    Writes them into the files, with rules made anew, and returns each file's fit: the
+    constants and how far off the model is. Needs no GPU. Raises `UsageError` if there
+    is no tuning file.
+    """
+    _need("tune", "torch", "triton", "hypothesis", "numpy")
+    from gemmgen import tuning
+
+    return tuning.calibrate(specs, on_step)
 
 
 def bench(

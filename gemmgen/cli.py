@@ -140,6 +140,10 @@ def _add_tune(commands: "Commands[argparse.ArgumentParser]") -> None:
     )  # fmt: skip
     tune.add_argument("--only", metavar="GLOB", help="only kernels of such names")
     tune.add_argument(
+        "--calibrate", action="store_true",
+        help="measure nothing; fit the cost model to the tuning files beside the specs",
+    )  # fmt: skip
+    tune.add_argument(
         "--fresh", action="store_true", help="measure again what the file holds"
     )
     tune.add_argument("--format", choices=FORMATS[:2], default="text")

@@ -9,6 +9,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -184,8 +185,26 @@ def verify(options: argparse.Namespace) -> int:
 BENCH_REPORTS = (".json", ".md")
 
 
+def calibrate(options: argparse.Namespace) -> int:
+    """Fit the model to the tuning files; say how far off it was and is."""
+    with output.progress("calibrate", None) as advance:
+        fits = api.calibrate(options.specs, on_step=advance)
+    if options.format == "json":
+        files = {str(path): asdict(fit) for path, fit in fits.items()}
+        output.emit_json("tune", True, calibrated=files)
+        return 0
+    for path, fit in fits.items():
+        print(
+            f"{path}: {fit.count} times, {100 * fit.before:.1f} % off before, "
+            f"{100 * fit.after:.1f} % now"
+        )
+    return 0
+
+
 def tune(options: argparse.Namespace) -> int:
     """Measure candidates and write the tuning file; say what was left out."""
+    if options.calibrate:
+        return calibrate(options)
     left_out: builtins.list[str] = []
     with output.progress("tune", None) as advance:
         path = api.tune(

@@ -106,7 +106,7 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     outside = rates.tile + epilogue_time(tile, product, target) * (1 + alone)
     if parts > 1:
         sums = 4 * tile.m * tile.n * (parts + 1)
-        outside += parts * rates.part + sums / rates.store_bandwidth
+        outside += sums / rates.store_bandwidth
     again = m if tile.schedule == "gemv" else 1  # every row of A streams B once
     read = (m * k + again * n * k) * product.bytes
     traffic = read + m * n * max(product.out_bytes, product.tile_bytes)

@@ -1,11 +1,11 @@
 """A launcher's table, and what its rows come from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gemmgen.choice import modelled
 from gemmgen.decision import ANY, Rule
 from gemmgen.model import Product, Tile
-from gemmgen.targets import TARGETS, Target
+from gemmgen.targets import TARGETS, Rates, Target
 
 
 @dataclass(frozen=True)
@@ -23,19 +23,25 @@ class Row:
 class Table:
     """What the rows of a target come from: `measured` ones, or tiles to choose from.
 
-    The model chooses among `tiles`; after measured rows, for tensors that no descriptor
-    can describe.
+    `rates` are those of the target, calibrated or not. The model chooses among `tiles`;
+    after measured rows, for tensors that no descriptor can describe.
     """
 
     target: str
+    rates: Rates
     measured: tuple[Row, ...]
     tiles: tuple[Tile, ...]
 
     def rows(self, product: Product) -> tuple[Row, ...]:
         """The rows, in the order in which a launcher looks."""
-        target, rest = TARGETS[self.target], bool(self.measured)
-        rules = modelled(self.tiles, product, target, rest=rest) if self.tiles else ()
-        return (*self.measured, *(row(target, rule) for rule in rules))
+        rest = bool(self.measured)
+        rules = modelled(self.tiles, product, self.gpu, rest=rest) if self.tiles else ()
+        return (*self.measured, *(row(self.gpu, rule) for rule in rules))
+
+    @property
+    def gpu(self) -> Target:
+        """The target."""
+        return replace(TARGETS[self.target], rates=self.rates)
 
 
 def row(target: Target, rule: Rule) -> Row:

@@ -4,7 +4,7 @@ A `Plan` is plain data and the only input of templates and of checks.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -66,6 +66,10 @@ class Plan:
         used = {row.tile.schedule for row in self.rows} | {FALLBACK}
         return tuple(name for name in SCHEDULES if name in used)
 
+    def target(self, name: str) -> Target:
+        """A target, with the rates that its tuning file has."""
+        return next(table.gpu for table in self.tables if table.target == name)
+
     @property
     def tensors(self) -> tuple[Operand, ...]:
         """The operands that are tensors."""
@@ -125,7 +129,11 @@ class _Planner:
             if spec.name in one.kernels
         }
         self.gpus = {one.target: one.gpu for one in tunings if spec.name in one.kernels}
-        self.targets = [TARGETS[name] for name in targets]
+        rates = {one.target: one.rates for one in tunings if one.rates}
+        self.targets = [
+            replace(TARGETS[name], rates=rates.get(name, TARGETS[name].rates))
+            for name in targets
+        ]
         self.errors: list[SpecError] = []
 
     def fail(self, *path: str | int, message: str) -> None:

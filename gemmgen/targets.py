@@ -15,10 +15,9 @@ class Rates:
     Hz, bytes per second and seconds. `clock` is that under matrix load and
     `l2_bandwidth` that of all SMs together. `latency` is from a load to its data, which
     the stages hide, and `ramp` what filling and draining memory's queues costs a kernel
-    that memory limits. A launch costs `launch` once, a tile `tile` outside its K loop
-    and each part of a split K `part` in the reduction. `store_bandwidth` is that at
-    which an SM writes a tile, `handover` the gap between the tiles of consumers that
-    take turns.
+    that memory limits. A launch costs `launch` once, a tile `tile` outside its K loop.
+    `store_bandwidth` is that at which an SM writes a tile or reads the parts of a split
+    K, `handover` the gap between the tiles of consumers that take turns.
     """
 
     clock: float
@@ -28,7 +27,6 @@ class Rates:
     ramp: float = 2.3e-6
     launch: float = 2.85e-6
     tile: float = 1.5e-6
-    part: float = 0.05e-6
     store_bandwidth: float = 2.3e10
     handover: float = 0.16e-6
 

@@ -54,7 +54,7 @@ def choose(
         tiles = []
         if not (rows and _serves_all(rows[-1])):
             tiles = _offered(spec, listed[target], epilogue, product, target)
-        tables.append(Table(target.name, tuple(rows), tuple(tiles)))
+        tables.append(Table(target.name, target.rates, tuple(rows), tuple(tiles)))
     return tuple(tables), ()
 
 

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from gemmgen import shapes
@@ -14,13 +14,13 @@ from gemmgen.errors import Mistakes, described, one_of, quoted
 from gemmgen.model import Tile
 from gemmgen.nodes import Node
 from gemmgen.shapes import Shape
-from gemmgen.targets import TARGETS
+from gemmgen.targets import TARGETS, Rates
 from gemmgen.tile_text import parsed, spelled
 from gemmgen.yaml_source import load
 
 FOLDER = "tuning"
 _VERSION = 1
-_KEYS = ("gemmgen-tuning", "gpu", "target", "made", "kernels")
+_KEYS = ("gemmgen-tuning", "gpu", "target", "made", "rates", "kernels")
 _SIZES = ("M", "N", "K")
 Times = Mapping[Shape, Mapping[Tile, float]]
 """Seconds by shape and tile."""
@@ -41,12 +41,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class Tuning:
-    """A tuning file: the GPU, its target, what made it, and its kernels."""
+    """A tuning file: the GPU, its target, what made it, and its kernels.
+
+    `rates` are the model's constants for this GPU, where they were calibrated.
+    """
 
     gpu: str
     target: str
     made: Mapping[str, str]
     kernels: Mapping[str, Measured]
+    rates: Rates | None = None
 
     @property
     def file_name(self) -> str:
@@ -62,8 +66,11 @@ class Tuning:
             f"target: {self.target}",
             "made:",
             *(f"  {key}: '{value}'" for key, value in self.made.items()),
-            "kernels:",
         ]
+        if self.rates:
+            rates = asdict(self.rates).items()
+            lines += ["rates:", *(f"  {key}: {value:.3g}" for key, value in rates)]
+        lines.append("kernels:")
         for name, measured in self.kernels.items():
             lines.append(f"  {name}:")
             for key, rules in (
@@ -120,10 +127,32 @@ def read(path: Path) -> Tuning:
         )
         for name, node in root.at("kernels").entries.items()
     }
+    rates = _rates(root.at("rates"), mistakes)
     mistakes.stop_if_any()
     made = root.at("made").plain() or {}
     gpu = root.at("gpu").plain()
-    return Tuning(str(gpu), str(target.value if target else ""), made, kernels)
+    name = str(target.value if target else "")
+    return Tuning(str(gpu), name, made, kernels, rates)
+
+
+def _rates(node: Node, mistakes: Mistakes) -> Rates | None:
+    """The constants, if there are any: all of them, each a number above zero."""
+    names = [field.name for field in fields(Rates)]
+    values = {}
+    for key, place in node.keys.items():
+        try:
+            values[key] = float(str(node.at(key).plain()))
+        except ValueError:
+            values[key] = 0.0
+        if key not in names:
+            mistakes.add(place, f"unknown key {quoted(key)}" + one_of(names))
+        elif not 0 < values[key] < ANY:
+            mistakes.add(node.at(key).location, f"{key} must be a number above zero")
+    missing = [name for name in names if node.keys and name not in node.keys]
+    if missing:
+        mistakes.add(node.location, "rates lack " + ", ".join(missing))
+    known = bool(values) and not missing and set(values) == set(names)
+    return Rates(**values) if known else None
 
 
 def _rules(node: Node, mistakes: Mistakes) -> Iterator[Rule]:

@@ -18,6 +18,7 @@ from gemmgen.plan import Plan, load
 from gemmgen.shapes import Shape
 from gemmgen.targets import TARGETS, Target
 from gemmgen.tile_text import spelled
+from gemmgen.tuning import calibration
 from gemmgen.tuning.choice import rules_for
 from gemmgen.tuning.trial import Trial
 from gemmgen.tuning_file import Measured, Tuning
@@ -54,23 +55,52 @@ def tune(
     tuning = Tuning(made["gpu"], target.name, made, {})
     path = specs[0].parent / tuning_file.FOLDER / tuning.file_name
     before = tuning_file.read(path) if path.exists() else tuning
-    tuning = replace(tuning, kernels=before.kernels)
+    tuning = replace(tuning, kernels=before.kernels, rates=before.rates)
     device = Gpu()
     for name, its_shapes in wanted.items():
         trial = Trial(plans[name], target, device)
         times = {} if fresh else _known(before, made, name)
+        was = before.kernels.get(name, Measured((), (), {}))
         for shape in its_shapes:
             if shape not in times:
                 times[shape] = trial.race(shape)
             if on_done:
                 on_done(f"{name} {shape}")
-            # Choosing takes a while: an interrupted run leaves times without rules.
-            _write(path, tuning, name, Measured((), (), dict(times)))
+            # Choosing takes a while: an interrupted run leaves the rules there were.
+            _write(path, tuning, name, replace(was, times=dict(times)))
         tuning = _write(path, tuning, name, _measured(plans[name], target, times))
         for tile, why in trial.left_out.items():
             if on_left_out:
                 on_left_out(f"{name}: {spelled(tile)}: {why}")
     return path
+
+
+def calibrate(
+    specs: Sequence[Path], on_step: OnDone | None = None
+) -> dict[Path, calibration.Fit]:
+    """Fit the model to the times in each tuning file; make its rules anew.
+
+    Needs no GPU. `on_step` is told how far off the model is. Raises `UsageError` if
+    there is no tuning file beside the first spec.
+    """
+    plans = {plan.name: plan for spec in specs for plan in load(spec)}
+    paths = tuning_file.beside(specs[0])
+    if not paths:
+        raise UsageError(
+            f"{specs[0]}: no tuning file beside it: run gemmgen tune first"
+        )
+    fits = {}
+    for path in paths:
+        tuning = tuning_file.read(path)
+        target = TARGETS[tuning.target]
+        fits[path] = calibration.fit(tuning, plans, target, on_step)
+        target = replace(target, rates=fits[path].rates)
+        tuning = replace(tuning, rates=target.rates)
+        for name, measured in tuning.kernels.items():
+            if name in plans:
+                again = _measured(plans[name], target, measured.times)
+                tuning = _write(path, tuning, name, again)
+    return fits
 
 
 def _target() -> Target:

@@ -41,7 +41,7 @@ class Trial:
         self.device = device
         self.tiles = candidates(plan, target)
         rows = tuple(Row(0, None, None, tile) for tile in self.tiles)
-        self.plan = replace(plan, tables=(Table(target.name, rows, ()),))
+        self.plan = replace(plan, tables=(Table(target.name, target.rates, rows, ()),))
         self.module = _module(self.plan)
         self.left_out: dict[Tile, str] = {}
         self.rows = dict(zip(self.tiles, self.module.TILES, strict=True))

@@ -1,0 +1,102 @@
+"""The model's constants of a GPU, fitted to measured times."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+
+from gemmgen.cost import predicted_time
+from gemmgen.model import Product, Tile
+from gemmgen.plan import Plan
+from gemmgen.shapes import Shape
+from gemmgen.targets import Rates, Target
+from gemmgen.tuning_file import Tuning
+
+_FIRST_STEP, _LAST_STEP = 1.2, 1.01
+"""Factors by which constants are tried, at first and in the end."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The constants, how many times they come from, and how far off the model is.
+
+    The errors, `before` with the constants that the target had, are the mean of
+    |log(measured / predicted)|, in which a tile counts by the square of its speed
+    beside the fastest at its shape: what is never chosen need not be foretold well.
+    """
+
+    rates: Rates
+    count: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True)
+class _Timing:
+    shape: Shape
+    tile: Tile
+    product: Product
+    seconds: float
+    weight: float
+
+
+def fit(
+    tuning: Tuning,
+    plans: Mapping[str, Plan],
+    target: Target,
+    on_step: Callable[[str], object] | None = None,
+) -> Fit:
+    """The rates that foretell the times of a tuning file best.
+
+    Coordinate descent: each constant is multiplied or divided by a step as long as that
+    helps, then by smaller ones. `on_step` is told the error after each round.
+    """
+    timings = list(_timings(tuning, plans))
+
+    def error(rates: Rates) -> float:
+        there = replace(target, rates=rates)
+        off = (one.weight * abs(_off(one, there)) for one in timings)
+        return sum(off) / sum(one.weight for one in timings)
+
+    best, least = target.rates, error(target.rates)
+    before = least
+    steps = {field.name: _FIRST_STEP for field in fields(Rates)}
+    while max(steps.values()) > _LAST_STEP:
+        for name, step in steps.items():
+            value = getattr(best, name)
+            tried = [replace(best, **{name: value * by}) for by in (step, 1 / step)]
+            errors = list(map(error, tried))
+            if min(errors) < least:
+                least, best = min(errors), tried[errors.index(min(errors))]
+            else:
+                steps[name] = math.sqrt(step)
+        if on_step:
+            on_step(f"{100 * least:.1f} % off")
+    return Fit(_rounded(best), len(timings), before, least)
+
+
+def _off(timing: _Timing, target: Target) -> float:
+    sizes = timing.shape.sizes
+    predicted = predicted_time(sizes, timing.tile, timing.product, target)
+    return math.log(timing.seconds / predicted)
+
+
+def _timings(tuning: Tuning, plans: Mapping[str, Plan]) -> list[_Timing]:
+    return [
+        _Timing(
+            shape, tile, plans[name].product, time, (min(times.values()) / time) ** 2
+        )
+        for name, measured in tuning.kernels.items()
+        if name in plans
+        for shape, times in measured.times.items()
+        for tile, time in times.items()
+    ]
+
+
+def _rounded(rates: Rates) -> Rates:
+    """The constants to three digits: more is not known of them."""
+    return Rates(
+        **{
+            field.name: float(f"{getattr(rates, field.name):.3g}")
+            for field in fields(rates)
+        }
+    )
