@@ -5,7 +5,8 @@
 Healthy results are those of the kernels in generated/. Faults that every element
 suffers are planted in the kernel: its module is edited as `verify --self-test` edits
 it (the accumulator rounded to fp16 after each K block, the last of K masked), or its
-precision is replaced (tf32 for ieee), and the edited kernel runs. Faults of a single
+precision is replaced (tf32 for ieee), and the edited kernel runs, in schedule tiled
+alone, so that no other computes in its place. Faults of a single
 element cannot be edited into a kernel: there the healthy result's element is replaced
 by what float64 gives without the lost block or product, rounded as the kernel rounds.
 A lost part whose products add up to 0 changes nothing, so another one is lost.
@@ -20,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -29,7 +30,10 @@ from torch import Tensor
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from gemmgen import render  # noqa: E402
+from gemmgen.folder import SHARED  # noqa: E402
 from gemmgen.plan import Plan, load  # noqa: E402
+from gemmgen.schedules import FALLBACK  # noqa: E402
 from gemmgen.verification import subject  # noqa: E402
 from gemmgen.verification.comparison import Block, Verdict, judged  # noqa: E402
 from gemmgen.verification.data import KINDS, Source  # noqa: E402
@@ -70,9 +74,10 @@ class Bench:
         if not edit:
             return subject.launcher(plan, subject.load(healthy))
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        shutil.copy(ROOT / "generated" / "_support.py", folder)
+        for shared in SHARED:
+            shutil.copy(ROOT / "generated" / shared, folder)
         path = folder / f"{name}.py"
-        path.write_text(_edited(plan, healthy.read_text(), edit), encoding="utf-8")
+        path.write_text(_edited(plan, one_schedule(plan), edit), encoding="utf-8")
         return subject.launcher(plan, subject.load(path))
 
     def inputs(self, name: str, kind: str, k: int, seed: int) -> Inputs:
@@ -88,6 +93,16 @@ class Bench:
     def verdict(self, name: str, inputs: Inputs, got: Tensor) -> Verdict:
         """What the oracle says of a result."""
         return judged(self.plans[name], inputs, [got], BLOCK)
+
+
+def one_schedule(plan: Plan) -> str:
+    """The module with nothing but `tiled`, so that an edit of that is what runs."""
+    tables = []
+    for table in plan.tables:
+        used = (row.tile for row in table.rows(plan.product))
+        tiles = dict.fromkeys(tile for tile in used if tile.schedule == FALLBACK)
+        tables.append(replace(table, measured=(), tiles=tuple(tiles)))
+    return render.module(replace(plan, tables=tuple(tables)), "spec.yaml")
 
 
 def _edited(plan: Plan, source: str, edit: str) -> str:

@@ -89,9 +89,12 @@ def block_cost(
     """
     rates, row = target.rates, SCHEDULES[tile.schedule]
     rows, columns = (tile.n, tile.m) if row.transposes else (tile.m, tile.n)
-    rows = max(rows, _UNIT_ROWS.get(instruction(tile, product, target), 1))
+    by = instruction(tile, product, target)
+    rows = max(rows, _UNIT_ROWS.get(by, 1))
     line = tile.k * product.bytes
     unit = 2 * rows * columns * tile.k / target.flops_per_clock[product.kind]
+    if by == "fma":
+        unit *= 1 + _reads_by_each(tile)
     loaded = (tile.m + tile.n) * line
     moved = 0 if tile.schedule == "gemv" else loaded + (rows + columns) * line
     if cut:
@@ -105,6 +108,15 @@ def block_cost(
         loaded / (bandwidth / target.sms),
         1 if tile.schedule == "gemv" else _ahead(tile, product, target, apart),
     )
+
+
+def _reads_by_each(tile: Tile) -> float:
+    """Loads of 16 bytes from shared memory beside one multiply-add of fp32.
+
+    A thread has a square of the tile, and reads its sides in fours.
+    """
+    side = (tile.m * tile.n / threads(tile)) ** 0.5
+    return 2 * side / 4 / side**2
 
 
 def _ahead(tile: Tile, product: Product, target: Target, apart: bool) -> int:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gemmgen.candidates import GROUP_M
 from gemmgen.cost import best_stages
-from gemmgen.model import FILL, Product, Tile, accumulator_registers
+from gemmgen.model import FILL, Product, Tile, accumulator_registers, instruction
 from gemmgen.targets import Target
 
 _BLOCK_BYTES = 128
@@ -29,6 +29,10 @@ _SHAPES: dict[str, tuple[tuple[int, int, int, int, int], ...]] = {
 """(m, n, blocks of 128 bytes along K, warps, split_k) by schedule."""
 
 
+_FMA_BYTES = 64
+"""Of K in a block for multiply-adds, which keep it in registers (see `candidates`)."""
+
+
 def specials(
     schedule: str, product: Product, target: Target, burden: int
 ) -> list[Tile]:
@@ -40,6 +44,10 @@ def specials(
     for m, n, blocks, warps, split_k in _SHAPES.get(schedule, ()):
         k = max(16, blocks * _BLOCK_BYTES // product.bytes)
         tile = Tile(m, n, k, GROUP_M, 1, warps, schedule, split_k)
+        if schedule != "gemv" and instruction(tile, product, target) == "fma":
+            if m < 64:
+                continue
+            tile = replace(tile, k=max(16, _FMA_BYTES // product.bytes), warps=8)
         stages = best_stages(tile, product, target)
         if stages and _holds(tile, product, burden):
             found.append(replace(tile, stages=stages))

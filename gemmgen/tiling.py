@@ -66,11 +66,11 @@ def _offered(
     target: Target,
 ) -> list[Tile]:
     """What the model may choose from: the spec's tiles, or its own; some serve all."""
-    if not spec.tiles:
-        for schedule in _serving(spec, product, target):
-            tiles = tiles + specials(schedule, product, target, epilogue.burden)
     if not any(tile.schedule == FALLBACK for tile in tiles):
         tiles = tiles + candidates(product, target, epilogue.registers, _widest(spec))
+    if not spec.tiles:  # after the fallback's, which win where both are as good
+        for schedule in _serving(spec, product, target):
+            tiles = tiles + specials(schedule, product, target, epilogue.burden)
     return tiles
 
 

@@ -201,9 +201,9 @@ def test_the_roofline_is_the_slower_of_unit_and_memory() -> None:
     assert rates.seconds("bf16", Shape(1000, 1000, 500), 1000) == pytest.approx(1e-3)
     assert rates.seconds("bf16", Shape(1, 1, 1), 10**9) == pytest.approx(1.0)
     target = TARGETS["sm_90"]
-    assert H200.flops["bf16"] == 4096 * target.sms * target.clock
+    assert H200.flops["bf16"] == 4096 * target.sms * target.rates.clock
     assert CANNED.rows[1].share == pytest.approx(
-        CANNED.rows[1].traffic / target.memory_bandwidth / 10e-6
+        CANNED.rows[1].traffic / target.rates.memory_bandwidth / 10e-6
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from gemmgen.builder import Report, build, check, outputs, source_name
 from gemmgen.errors import Location, SpecError, SpecErrors, UsageError
-from gemmgen.folder import LOCK, PACKAGE, SUPPORT, Refused, State
+from gemmgen.folder import LAUNCH, LOCK, PACKAGE, SUPPORT, Refused, State
 from gemmgen.header import entry_hash, head, read, seal
 
 
@@ -52,9 +52,10 @@ class Generator:
         top = head(None, entry_hash(list(names)), ["name: __init__"])
         return seal(f"{top}# {self.style}\n__all__ = {list(names)}\n")
 
-    def support(self) -> str:
-        self.rendered.append("_support")
-        return seal(head(None, entry_hash("support"), []) + f"# {self.style}\n")
+    def shared(self, file: str) -> str:
+        name = file.removesuffix(".py")
+        self.rendered.append(name)
+        return seal(head(None, entry_hash(name), []) + f"# {self.style}\n")
 
     def taken(self) -> list[str]:
         """What was rendered since the last call, sorted."""
@@ -68,7 +69,7 @@ def generator(monkeypatch: pytest.MonkeyPatch) -> Generator:
     monkeypatch.setattr("gemmgen.plan.load", fake_load)
     monkeypatch.setattr("gemmgen.plan.fingerprint", fake_fingerprint)
     monkeypatch.setattr("gemmgen.generator.digest", made.digest)
-    for name in ("module", "package", "support"):
+    for name in ("module", "package", "shared"):
         monkeypatch.setattr(f"gemmgen.render.{name}", getattr(made, name))
     return made
 
@@ -114,8 +115,8 @@ def stamps() -> dict[str, tuple[int, int]]:
     return {p.name: (p.stat().st_mtime_ns, p.stat().st_ino) for p in OUT.iterdir()}
 
 
-ALL = [PACKAGE, SUPPORT, "a.py", "b.py", LOCK]
-EVERY_TEXT = ["__init__", "_support", "a", "b"]
+ALL = [PACKAGE, LAUNCH, SUPPORT, "a.py", "b.py", LOCK]
+EVERY_TEXT = ["__init__", "_launch", "_support", "a", "b"]
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -131,7 +132,7 @@ class TestBuild:
     def test_the_folder_is_beside_the_first_spec(self) -> None:
         build([write(Path("x/one.yaml"), c=1), SPEC])
         assert sorted(os.listdir("x/generated")) == [
-            PACKAGE, SUPPORT, "a.py", "b.py", "c.py", LOCK,
+            PACKAGE, LAUNCH, SUPPORT, "a.py", "b.py", "c.py", LOCK,
         ]  # fmt: skip
 
     def test_the_same_again_renders_and_touches_nothing(
@@ -157,9 +158,9 @@ class TestBuild:
         build([SPEC])
         write(SPEC, a=1)
         assert drift(build([SPEC]))["b.py"] is State.LEFTOVER
-        assert sorted(os.listdir(OUT)) == [PACKAGE, SUPPORT, "a.py", LOCK]
+        assert sorted(os.listdir(OUT)) == [PACKAGE, LAUNCH, SUPPORT, "a.py", LOCK]
         assert "__all__ = ['a']" in text(PACKAGE)
-        assert sorted(rows()) == [PACKAGE, SUPPORT, "a.py"]
+        assert sorted(rows()) == [PACKAGE, LAUNCH, SUPPORT, "a.py"]
 
     def test_an_edited_file_stops_it(self) -> None:
         build([SPEC])
@@ -173,7 +174,7 @@ class TestBuild:
         assert check([SPEC]).clean
 
     def test_an_edit_is_noticed_where_nothing_else_changed(self) -> None:
-        for name in (PACKAGE, SUPPORT, "a.py"):
+        for name in (PACKAGE, LAUNCH, SUPPORT, "a.py"):
             build([SPEC], force=True)
             (OUT / name).write_text(text(name) + "# mine\n")
             assert drift(check([SPEC])) == {name: State.EDITED}
@@ -271,7 +272,7 @@ class TestSeveralSpecs:
         assert stamps() == before
         assert drift(check([OTHER]))["b.py"] is State.TAKEN
 
-    @pytest.mark.parametrize("name", ["_support", "__init__"])
+    @pytest.mark.parametrize("name", ["_launch", "_support", "__init__"])
     def test_a_name_of_gemmgens_own_is_refused(self, name: str) -> None:
         with pytest.raises(UsageError, match="'gemmgen' uses already"):
             build([write(OTHER, **{name: 1})])
@@ -295,7 +296,7 @@ class TestSeveralSpecs:
         names = [f"k{i}_{j}" for i in range(6) for j in range(5)]
         assert f"__all__ = {names}" in text(PACKAGE)
         assert sorted(os.listdir(OUT)) == sorted(
-            [PACKAGE, SUPPORT, LOCK, *(f"{name}.py" for name in names)]
+            [PACKAGE, LAUNCH, SUPPORT, LOCK, *(f"{name}.py" for name in names)]
         )
         assert check(specs).clean and all(check([spec]).clean for spec in specs)
 
@@ -450,7 +451,7 @@ class TestShortcut:
         build([SPEC])
         assert generator.taken() == ["a", "b"]
 
-    @pytest.mark.parametrize("name", [PACKAGE, SUPPORT, "a.py"])
+    @pytest.mark.parametrize("name", [PACKAGE, LAUNCH, SUPPORT, "a.py"])
     def test_a_file_that_was_removed_is_rendered(
         self, generator: Generator, name: str
     ) -> None:
@@ -478,7 +479,7 @@ class TestLock:
         assert lock()["black"] == "26"
         listed = [line for line in text(LOCK).splitlines() if '"file": ' in line]
         names = [json.loads(line.rstrip(","))["file"] for line in listed]
-        assert names == sorted(names) == [PACKAGE, SUPPORT, "a.py", "b.py"]
+        assert names == sorted(names) == [PACKAGE, LAUNCH, SUPPORT, "a.py", "b.py"]
         found = read(text("a.py"))
         assert found and rows()["a.py"] == {
             "file": "a.py",

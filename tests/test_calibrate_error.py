@@ -36,7 +36,7 @@ def bench(script, tmp_path: Path):
     ],
 )
 def test_kernels_are_edited(script, bench, name: str, edit: str, text: str) -> None:
-    source = (ROOT / "generated" / f"{name}.py").read_text()
+    source = script.one_schedule(bench.plans[name])
     assert text not in source
     found = script._edited(bench.plans[name], source, edit)
     assert text in found.replace('"', "'")

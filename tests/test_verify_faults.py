@@ -137,7 +137,7 @@ FAULTS: dict[str, Fault] = {
         "layer", "min(tiles_m - first_m, GROUP_M)", "GROUP_M"
     ),
     "grid rounded down": Fault(
-        "layer", "triton.cdiv(N, tile.n)", "max(1, N // tile.n)"
+        "layer", "(tile.count(M, N),)", "(max(1, M * N // (tile.m * tile.n)),)"
     ),
     "tf32 where ieee was promised": Fault(
         "plain", 'input_precision="ieee"', 'input_precision="tf32"'
@@ -307,11 +307,12 @@ def test_draws_do_not_depend_on_how_many_share_a_kernel(tmp_path: Path) -> None:
         trial = Trial(PLANS["plain"], tmp_path, torch.device(device), print)
         return trial.draws(PROFILES[profile], tiles)
 
-    assert draws("cuda", "quick", 2) == [5] * 4
-    assert draws("cuda", "quick", 1) == [5] * 8
-    assert draws("cuda", "ci", 2) == draws("cpu", "ci", 2) == [100]
-    assert draws("cuda", "deep", 2) == [2000]
-    assert draws("cpu", "quick", 1) == [40]
+    assert draws("cuda", "quick", 2) == [5] * 6
+    assert draws("cuda", "quick", 1) == [5] * 12
+    assert draws("cuda", "ci", 2) == [75, 75]
+    assert draws("cuda", "ci", 3) == draws("cpu", "ci", 3) == [100]
+    assert draws("cuda", "deep", 2) == [1500, 1500]
+    assert draws("cpu", "quick", 1) == [60]
 
 
 def test_deep_tries_first_what_failed_before(
