@@ -99,9 +99,13 @@ def one_schedule(plan: Plan) -> str:
     """The module with nothing but `tiled`, so that an edit of that is what runs."""
     tables = []
     for table in plan.tables:
-        used = (row.tile for row in table.rows(plan.product))
-        tiles = dict.fromkeys(tile for tile in used if tile.schedule == FALLBACK)
-        tables.append(replace(table, measured=(), tiles=tuple(tiles)))
+        used = [row.tile for row in table.rows(plan.product)]
+        tiles = [
+            replace(tile, schedule=FALLBACK, split_k=1)
+            for tile in used
+            if tile.schedule in (FALLBACK, "split_k")
+        ]
+        tables.append(replace(table, measured=(), tiles=tuple(dict.fromkeys(tiles))))
     return render.module(replace(plan, tables=tuple(tables)), "spec.yaml")
 
 

@@ -3,6 +3,7 @@
 Pure arithmetic: physical limits from `targets`, constants measured as they say.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -115,7 +116,7 @@ def _reads_by_each(tile: Tile) -> float:
 
     A thread has a square of the tile, and reads its sides in fours.
     """
-    side = (tile.m * tile.n / threads(tile)) ** 0.5
+    side = math.sqrt(tile.m * tile.n / threads(tile))
     return 2 * side / 4 / side**2
 
 

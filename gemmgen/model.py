@@ -28,7 +28,8 @@ class Product:
     `kind` is a key of `Target.flops_per_clock`: a dtype's name, or for fp32 inputs the
     precision. `out_bytes` is the size of the largest result element, `tile_bytes` that
     of all buffers for results and operands [m, n] together, `vector_bytes` that of the
-    largest operand [m] or [n], `matrix_bytes` that of all operands [m, n] together.
+    largest operand [m] or [n], `matrix_bytes` and `result_bytes` those of all operands
+    [m, n] and of all results together.
     `passed` counts operands, and results beyond the first. `operations` is what the
     epilogue computes for an element, in instructions.
     """
@@ -40,6 +41,7 @@ class Product:
     layout: str = "NT"
     vector_bytes: int = 0
     matrix_bytes: int = 0
+    result_bytes: int = 0
     passed: int = 0
     operations: int = 0
 
@@ -153,8 +155,7 @@ def _beside_the_ring(tile: Tile, product: Product, target: Target) -> int:
     side = max(tile.m, tile.n)
     width = 0 if side <= 128 or not product.vector_bytes else product.vector_bytes
     vectors = side * (max(4, width) if newer and width else width)
-    results = product.tile_bytes - product.matrix_bytes
-    return elements * results + part * product.matrix_bytes + vectors
+    return elements * product.result_bytes + part * product.matrix_bytes + vectors
 
 
 def _ring_memory(tile: Tile, product: Product, target: Target) -> int:
@@ -193,6 +194,15 @@ def _specialized_memory(tile: Tile, product: Product) -> int:
 
 def _up(size: int, unit: int) -> int:
     return -(-size // unit) * unit
+
+
+def spills(tile: Tile, product: Product) -> bool:
+    """Whether a part of K leaves too few registers beside a large accumulator.
+
+    tma with 128x128 and 4 warps spills 40 to 64 bytes if its K comes in parts, and none
+    if it does not (Triton 3.6, sm_90).
+    """
+    return tile.split_k != 1 and accumulator_registers(tile, product) > 64
 
 
 def fits(tile: Tile, product: Product, target: Target) -> bool:

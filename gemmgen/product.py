@@ -33,6 +33,7 @@ def product_of(
         layout=spec.layout,
         vector_bytes=max(vectors, default=0),
         matrix_bytes=sum(size[one.name] for one in operands if one.is_matrix),
+        result_bytes=sum(size[one.name] for one in results),
         passed=len(operands) + len(results) - 1,
         operations=epilogue.instructions,
     )

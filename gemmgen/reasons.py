@@ -35,6 +35,12 @@ def _always(kernel: Kernel) -> None:
     return None
 
 
+def _in_parts(kernel: Kernel) -> str | None:
+    if kernel.product.kind == "fp64":
+        return "the parts of a split K are summed in fp32, which fp64 exceeds"
+    return None
+
+
 def _through_descriptors(kernel: Kernel) -> str | None:
     if kernel.product.kind in ("ieee", "fp64"):
         return (
@@ -70,7 +76,7 @@ _REASONS: dict[str, Callable[[Kernel], str | None]] = {
     "tiled": _always,
     "tma": _through_descriptors,
     "persistent": _through_descriptors,
-    "split_k": _always,
+    "split_k": _in_parts,
     "warp_specialized": _specialized,
     "gemv": _streams_rows,
 }

@@ -23,14 +23,15 @@ _SHAPES: dict[str, tuple[tuple[int, int, int, int, int], ...]] = {
         (32, 64, 2, 4, FILL),
         (16, 64, 2, 4, FILL),
     ),
-    "split_k": ((64, 64, 1, 4, FILL), (16, 64, 2, 4, FILL)),
+    "split_k": ((64, 64, 1, 4, FILL), (16, 64, 2, 4, FILL), (32, 32, 1, 4, FILL)),
     "gemv": ((1, 2, 16, 4, 1),),
 }
 """(m, n, blocks of 128 bytes along K, warps, split_k) by schedule."""
 
 
-_FMA_BYTES = 64
-"""Of K in a block for multiply-adds, which keep it in registers (see `candidates`)."""
+_FMA = (32, 32)
+"""m, n of the tile for multiply-adds; with more some layout spills, since the block of A
+and B is in registers too. For tensor cores it is too small."""
 
 
 def specials(
@@ -44,10 +45,9 @@ def specials(
     for m, n, blocks, warps, split_k in _SHAPES.get(schedule, ()):
         k = max(16, blocks * _BLOCK_BYTES // product.bytes)
         tile = Tile(m, n, k, GROUP_M, 1, warps, schedule, split_k)
-        if schedule != "gemv" and instruction(tile, product, target) == "fma":
-            if m < 64:
-                continue
-            tile = replace(tile, k=max(16, _FMA_BYTES // product.bytes), warps=8)
+        fma = schedule != "gemv" and instruction(tile, product, target) == "fma"
+        if fma != ((m, n) == _FMA):
+            continue
         stages = best_stages(tile, product, target)
         if stages and _holds(tile, product, burden):
             found.append(replace(tile, stages=stages))

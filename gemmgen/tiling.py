@@ -19,6 +19,7 @@ from gemmgen.model import (
     fits,
     nearest_fitting,
     shared_memory,
+    spills,
     why_not_compiled,
 )
 from gemmgen.reasons import Kernel, why_not
@@ -87,7 +88,9 @@ def _measured_rows(
     return [
         row(target, rule)
         for rule in (*measured.rules, *measured.unaligned)
-        if rule.tile.schedule in serving and fits(rule.tile, product, target)
+        if rule.tile.schedule in serving
+        and fits(rule.tile, product, target)
+        and not spills(rule.tile, product)
     ]
 
 

@@ -29,7 +29,7 @@ def built(place: Path, machine: str) -> dict[str, bytes]:
     """What a copy of this tree at `place` builds there, standing elsewhere."""
     tree = place / f"a tree ({machine})"
     leave = shutil.ignore_patterns("__pycache__", "verification")
-    for name in ("gemmgen", "templates"):
+    for name in ("gemmgen", "templates", "tuning"):
         shutil.copytree(ROOT / name, tree / name, ignore=leave)
     shutil.copy(ROOT / "spec.yaml", tree)
     subprocess.run(

@@ -5,6 +5,7 @@ and nothing else: no torch, no triton, no checkout.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -141,6 +142,7 @@ def test_installed_wheel_builds_what_the_checkout_builds(
     python: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "spec.yaml").write_bytes(SPEC.read_bytes())
+    shutil.copytree(SPEC.parent / "tuning", tmp_path / "tuning")
     gemmgen_command = str(python.with_name("gemmgen"))
     for name in HEAVY:
         found = f"import importlib.util; print(importlib.util.find_spec('{name}'))"

@@ -9,7 +9,7 @@ from itertools import product
 
 from gemmgen.candidates import GROUP_M
 from gemmgen.cost import predicted_time
-from gemmgen.model import FILL, Tile, accumulator_registers, fits
+from gemmgen.model import FILL, Tile, accumulator_registers, fits, spills
 from gemmgen.plan import Plan
 from gemmgen.reasons import Kernel, why_not
 from gemmgen.schedules import FALLBACK, SCHEDULES
@@ -63,6 +63,8 @@ def at_shape(
 def _deepest(tile: Tile, plan: Plan, target: Target) -> Tile | None:
     """The tile with as many stages as fit, or None if two do not."""
     if accumulator_registers(tile, plan.product) > _MOST_REGISTERS:
+        return None
+    if spills(tile, plan.product):
         return None
     for stages in range(tile.stages, 1, -1):
         deep = replace(tile, stages=stages)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from gemmgen.choice import exact_triton, first, sampled
 from gemmgen.cost import Sizes, predicted_time
 from gemmgen.decision import ANY, Grid, Point, Rule, decide
-from gemmgen.model import Tile
+from gemmgen.model import Tile, spills
 from gemmgen.plan import Plan
 from gemmgen.schedules import FALLBACK, SCHEDULES
 from gemmgen.shapes import Shape
@@ -62,7 +62,8 @@ def rules_for(
 
 def _decided(times: Times, plan: Plan, target: Target, *, aligned: bool) -> list[Rule]:
     """The rules over all classes and the measured shapes."""
-    tiles = list(dict.fromkeys(tile for each in times.values() for tile in each))
+    found = dict.fromkeys(tile for each in times.values() for tile in each)
+    tiles = [tile for tile in found if not spills(tile, plan.product)]
     if not tiles:
         return []
     errors = _errors(tiles, plan, target, times)
@@ -72,7 +73,9 @@ def _decided(times: Times, plan: Plan, target: Target, *, aligned: bool) -> list
         return corrected * predicted_time(sizes, tile, plan.product, target)
 
     points = list(sampled(tiles, time, GRID, aligned=aligned))
-    points += [Point(shape.sizes, dict(each), _WEIGHT) for shape, each in times.items()]
+    for shape, each in times.items():
+        known = {tile: each[tile] for tile in tiles if tile in each}
+        points += [Point(shape.sizes, known, _WEIGHT)] if known else []
     return decide(points, GRID, _PRICE)
 
 
