@@ -55,7 +55,7 @@ class BlockCost:
     """Seconds that a K block keeps the unit, shared memory and L2 of an SM busy.
 
     The unit can start once operands are `prepared` in registers. A load has the time of
-    `ahead` blocks to arrive in.
+    `ahead` blocks to arrive in. `moved` bytes pass shared memory, `loaded` leave L2.
     """
 
     unit: float
@@ -63,6 +63,8 @@ class BlockCost:
     shared: float
     l2: float
     ahead: int
+    moved: int
+    loaded: int
 
     @property
     def seconds(self) -> float:
@@ -107,6 +109,8 @@ def block_cost(
         moved / _SHARED_BYTES_PER_CLOCK / rates.clock,
         loaded / (bandwidth / target.sms),
         1 if tile.schedule == "gemv" else _ahead(tile, product, target, apart),
+        moved,
+        loaded,
     )
 
 
