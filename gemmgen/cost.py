@@ -200,6 +200,7 @@ def planned_for(tile: Tile, target: Target) -> tuple[Sizes, float]:
     sized for 4096^3, whose loads mostly come from L2.
     """
     latency = target.rates.latency
-    if tile.m <= 64 or tile.split_k == FILL:
-        return (tile.m, tile.n * target.sms, 4096), _BUSY * latency
+    if tile.m <= 64 or tile.split_k != 1:
+        tiles = target.sms // max(1, tile.split_k)
+        return (tile.m, tile.n * tiles, 4096), _BUSY * latency
     return (4096, 4096, 4096), latency

@@ -38,13 +38,17 @@ class Choice:
 
 @dataclass(frozen=True)
 class Offer:
-    """A schedule: why it cannot serve, or its best tile here and the predicted time."""
+    """A schedule: why it cannot serve, or its best tile here and the tile's time.
+
+    The best is the fastest of those that were measured, if any were.
+    """
 
     schedule: str
     title: str
     why_not: str | None
     tile: str | None = None
     seconds: float | None = None
+    measured: float | None = None
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,8 @@ def _stages(axes: Axes, told: Argument) -> None:
     if over:
         axes.plot(
             [one.stages for one in over], [1e6 * one.seconds for one in over],
-            linestyle="none", marker="x", color=GREY, label="over the limit of shared memory",
+            linestyle="none", marker="x", color=GREY,
+            label="over the limit of shared memory",
         )  # fmt: skip
         axes.axvspan(over[0].stages - 0.5, depths[-1].stages + 0.5, color="#eeeeee")
     chosen = next(one for one in depths if one.stages == stages.stages)

@@ -179,12 +179,15 @@ def _offer(case: Case, name: str) -> Offer:
     reason = reason or undescribed(plan, case.shape, name)
     if reason is None and name == "gemv" and case.shape.m > 1:
         reason = f"gemv reads all of B once for each of the {case.shape.m} rows of A"
-    best = next((one for one in case.candidates if one.schedule == name), None)
-    if reason is None and best is None:
+    tiles = [tile for tile in case.candidates if tile.schedule == name]
+    if reason is None and not tiles:
         reason = _missing(case, name)
-    if reason or best is None:
+    if reason:
         return Offer(name, title, reason)
-    return Offer(name, title, None, spelled(best), case.seconds(best))
+    times = case.times
+    timed = [tile for tile in tiles if tile in times]
+    best = min(timed, key=lambda tile: times[tile]) if timed else tiles[0]
+    return Offer(name, title, None, spelled(best), case.seconds(best), times.get(best))
 
 
 def _missing(case: Case, name: str) -> str:
@@ -196,7 +199,7 @@ def _missing(case: Case, name: str) -> str:
     if plan.tiles_text != AUTO:
         return "the spec lists its tiles, and none is for this schedule"
     if case.table and not case.table.tiles:
-        return "none of its tiles won a row when they were timed"
+        return "the measured table has no row of it"
     return "none of its tiles fits registers and shared memory"
 
 

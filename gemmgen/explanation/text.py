@@ -3,7 +3,6 @@
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from gemmgen.cost import MAX_STAGES
 from gemmgen.explanation.facts import Argument, Depth, Stages, TableRow
 from gemmgen.output import table
 
@@ -18,7 +17,7 @@ def as_text(told: Argument) -> str:
     """The argument, section by section."""
     parts = [
         f"{told.kernel}, {told.shape} (M x N x K), on {told.target} "
-        f"({told.sources.gpu}): {told.choice.tile}",
+        f"({told.sources.gpu})\ntile: {told.choice.tile} (m x n x k, stages, warps)",
         _section("table row", _row(told)),
         _section("schedules", _schedules(told)),
         _section("stages", _stages(told)),
@@ -75,7 +74,9 @@ def _schedules(told: Argument) -> Iterator[str]:
         if one.why_not:
             yield f"{one.schedule}: no, {one.why_not}"
         else:
-            yield f"{one.schedule}: {one.tile}, {_us(one.seconds or 0.0)} predicted"
+            timed = "" if one.measured is None else f", {_us(one.measured)} measured"
+            guess = f"{_us(one.seconds or 0.0)} predicted"
+            yield f"{one.schedule}: {one.tile}, {guess}{timed}"
 
 
 def _stages(told: Argument) -> Iterator[str]:
@@ -151,11 +152,19 @@ def _cap(told: Argument) -> Iterator[str]:
         f"{stages.stages + 1} stages take {room.next_stage:,} bytes of shared memory, "
         f"of {room.limit:,}: {'they do not fit' if capped else 'they would fit'}"
     )
-    if not capped and stages.stages >= stages.needed_stages:
-        fewer = "" if room.looping else ", and may leave room for fewer programs"
-        yield f"more than {stages.needed_stages} gain nothing{fewer}"
-    elif not capped and stages.stages >= MAX_STAGES:
-        yield f"more than {MAX_STAGES} were never measured, so none are chosen"
+    best = min((one for one in stages.depths if one.fits), key=lambda one: one.seconds)
+    mine = next(one for one in stages.depths if one.stages == stages.stages)
+    if mine.seconds > 1.005 * best.seconds:
+        gain = mine.seconds / best.seconds - 1
+        yield (
+            f"{best.stages} would be faster here, by {gain:.1%}: stages are chosen for "
+            "a class of shapes, or by the spec"
+        )
+    elif not capped:
+        bound = (
+            ": memory binds, not the loop" if told.prediction.binds != "loop" else ""
+        )
+        yield f"more gain nothing here{bound}"
 
 
 def _depth(one: Depth, stages: Stages) -> dict[str, str]:
