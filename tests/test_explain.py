@@ -17,6 +17,7 @@ from gemmgen import plan as planning
 from gemmgen.cli import main
 from gemmgen.cost import estimate, predicted_time
 from gemmgen.explanation import Argument, argue
+from gemmgen.explanation.serving import target_of
 from gemmgen.explanation.text import as_text
 from gemmgen.functions import OPS
 from gemmgen.model import Tile, fits, resident, shared_memory
@@ -158,7 +159,9 @@ def argued(name: str, shape: Shape = SHAPES[0], target: str = "sm_90") -> Argume
 def test_figures_are_those_of_the_model(plan) -> None:
     for shape in SHAPES:
         for name in plan.targets:
-            one, target = argue(plan, shape, name, TUNINGS), TARGETS[name]
+            one, target = argue(plan, shape, name, TUNINGS), target_of(
+                plan, name, TUNINGS
+            )
             tile, guess = parsed(one.choice.tile), one.prediction
             cost = estimate(shape.sizes, tile, plan.product, target)
             assert guess.seconds == cost.seconds
@@ -182,7 +185,9 @@ def test_figures_are_those_of_the_model(plan) -> None:
 def test_stages_and_what_caps_them(plan) -> None:
     for shape in SHAPES:
         for name in plan.targets:
-            one, target = argue(plan, shape, name, TUNINGS), TARGETS[name]
+            one, target = argue(plan, shape, name, TUNINGS), target_of(
+                plan, name, TUNINGS
+            )
             tile, stages = parsed(one.choice.tile), one.stages
             for depth in stages.depths:
                 deep = dataclasses.replace(tile, stages=depth.stages)
@@ -289,6 +294,10 @@ def test_measured_times_are_those_of_the_tuning_file() -> None:
     assert other.prediction.measured is None and not other.sources.measured_here
     assert "this shape was not timed" in as_text(other)
     model = argued("linear_bias")
+    for told_ in (one, model, argued("study_matmul")):
+        assert told_.sources.rates == dataclasses.asdict(TUNINGS[0].rates)
+        assert told_.sources.rates_from == "tuning/nvidia_h200.yaml"
+    assert argued("linear_bias", target="sm_80").sources.rates_from.endswith(".py")
     assert model.sources.tuning is None
     assert model.choice.source.startswith("the model, among ")
 

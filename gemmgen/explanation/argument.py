@@ -23,7 +23,7 @@ from gemmgen.explanation.facts import (
     Stages,
     Waves,
 )
-from gemmgen.explanation.serving import Case, offers, tuning_of
+from gemmgen.explanation.serving import Case, calibrated, offers, target_of, tuning_of
 from gemmgen.model import (
     accumulator_registers,
     fits,
@@ -60,7 +60,7 @@ def argue(
         target = _FITTED if _FITTED in plan.targets else newest
     if target not in plan.targets:
         raise UsageError(unknown(f"target of {plan.name}", target, plan.targets))
-    found = TARGETS[target]
+    found = target_of(plan, target, tunings)
     case = Case(plan, shape, found, tuning_of(plan, found, tunings))
     cost = estimate(shape.sizes, case.tile, plan.product, found)
     roofline = _roofline(case, cost)
@@ -78,7 +78,7 @@ def argue(
         prediction=_prediction(case, cost, roofline),
         candidates=_candidates(case),
         candidates_in_all=len(case.candidates),
-        sources=_sources(case),
+        sources=_sources(case, tunings),
     )
 
 
@@ -230,10 +230,12 @@ def _candidates(case: Case) -> tuple[Candidate, ...]:
     )
 
 
-def _sources(case: Case) -> Sources:
+def _sources(case: Case, tunings: Sequence[Tuning]) -> Sources:
+    fitted = calibrated(case.target.name, tunings)
     return Sources(
         gpu=case.target.gpu,
         rates=asdict(case.target.rates),
+        rates_from=f"{FOLDER}/{fitted.file_name}" if fitted else "gemmgen/targets.py",
         tuning=_file(case.tuning) if case.tuning else None,
         measured_here=bool(case.times),
     )

@@ -197,11 +197,13 @@ class Candidate:
 class Sources:
     """Where the numbers come from: whose rates, and the tuning file, if there is one.
 
+    `rates_from` is the file of the rates: one that calibration wrote, or the table;
     `measured_here` says that it has times of this very shape.
     """
 
     gpu: str
     rates: Mapping[str, float]
+    rates_from: str
     tuning: str | None
     measured_here: bool
 

@@ -4,7 +4,7 @@ The launcher sees tensors; here they are contiguous, at aligned addresses.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gemmgen.choice import exact_triton, serves
@@ -18,7 +18,7 @@ from gemmgen.reasons import Kernel, why_not
 from gemmgen.schedules import SCHEDULES
 from gemmgen.schema import AUTO
 from gemmgen.shapes import Shape
-from gemmgen.targets import Target
+from gemmgen.targets import TARGETS, Target
 from gemmgen.tile_text import spelled
 from gemmgen.tuning_file import Measured, Tuning
 
@@ -208,4 +208,18 @@ def tuning_of(plan: Plan, target: Target, tunings: Sequence[Tuning]) -> Tuning |
     found = [
         one for one in tunings if one.target == target.name and plan.name in one.kernels
     ]
+    return found[-1] if found else None
+
+
+def target_of(plan: Plan, name: str, tunings: Sequence[Tuning]) -> Target:
+    """A target of the kernel, with calibrated rates if a tuning file has some."""
+    if plan.tables:
+        return plan.target(name)
+    fitted, target = calibrated(name, tunings), TARGETS[name]
+    return replace(target, rates=fitted.rates or target.rates) if fitted else target
+
+
+def calibrated(name: str, tunings: Sequence[Tuning]) -> Tuning | None:
+    """The tuning file whose rates hold for a target."""
+    found = [one for one in tunings if one.target == name and one.rates]
     return found[-1] if found else None

@@ -265,7 +265,7 @@ def _sources(told: Argument) -> Iterator[str]:
     rates, sources = told.sources.rates, told.sources
     yield (
         f"predicted times: gemmgen/cost.py with the rates of the {sources.gpu} "
-        f"(gemmgen/targets.py): clock {rates['clock'] / 1e9:.2f}{_TIED}GHz, "
+        f"({sources.rates_from}): clock {rates['clock'] / 1e9:.2f}{_TIED}GHz, "
         f"L2 {rates['l2_bandwidth'] / 1e12:.1f}{_TIED}TB/s, "
         f"memory {rates['memory_bandwidth'] / 1e12:.2f}{_TIED}TB/s, "
         f"latency {_us(rates['latency'])}, launch {_us(rates['launch'])}, "
