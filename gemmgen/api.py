@@ -15,9 +15,12 @@ from gemmgen.builder import Report, build, check, outputs
 from gemmgen.disk import blamed
 from gemmgen.errors import EnvironmentMissing, UsageError, nearest, quoted
 from gemmgen.plan import Plan, load
+from gemmgen.shapes import Shape
+from gemmgen.tuning_file import beside, read
 
 if TYPE_CHECKING:
     from gemmgen.benchmark.results import Benchmark
+    from gemmgen.explanation import Argument
     from gemmgen.tuning.calibration import Fit
     from gemmgen.verification.explanation import Explanation
     from gemmgen.verification.report import Verification
@@ -28,11 +31,13 @@ __all__ = [
     "build",
     "calibrate",
     "check",
+    "explain",
     "explain_error",
     "json_schema",
     "kernels",
     "outputs",
     "plot",
+    "plot_explanation",
     "source",
     "stage",
     "tune",
@@ -197,6 +202,32 @@ def plot(report: "Benchmark", folder: Path) -> list[Path]:
 def need_plots() -> None:
     """Raise `EnvironmentMissing` unless pictures can be drawn."""
     _need("plots", "matplotlib", extra="plots")
+
+
+def explain(
+    spec: Path,
+    name: str,
+    shape: tuple[int, int, int] | None = None,
+    target: str | None = None,
+) -> "Argument":
+    """Why one kernel runs a shape (M, N, K) as it does: the facts, and their sources.
+
+    The shape is 4096 cubed and the target sm_90, or else the kernel's newest, unless
+    given. Needs neither torch nor a GPU.
+    """
+    from gemmgen import explanation
+
+    plan = _named(spec, name)
+    sizes = Shape(*shape) if shape else explanation.DEFAULT
+    return explanation.argue(plan, sizes, target, [read(one) for one in beside(spec)])
+
+
+def plot_explanation(argument: "Argument", path: Path) -> None:
+    """Draw time against stages, and the roofline; `EnvironmentMissing` as `plot`."""
+    need_plots()
+    from gemmgen.explanation import plot
+
+    plot.write(argument, path)
 
 
 def explain_error(

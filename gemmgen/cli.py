@@ -199,15 +199,29 @@ def _add_reading(commands: "Commands[argparse.ArgumentParser]") -> None:
 
 
 def _add_explain(commands: "Commands[argparse.ArgumentParser]") -> None:
-    explain = commands.add_parser("explain", help="why a kernel is as it is")
+    explain = commands.add_parser(
+        "explain", help="why a kernel is as it is", description="Why a kernel runs a "
+        "shape as it does: its row of the table, stages, shared memory, waves, the "
+        "roofline and the predicted time.",
+    )  # fmt: skip
     explain.add_argument("spec", type=Path, metavar="SPEC")
     explain.add_argument("name", metavar="NAME")
     explain.add_argument(
-        "--error", action="store_true", help="how far results may be from float64"
-    )
-    explain.add_argument(
         "--shape", type=_shape, metavar="MxNxK",
-        help="also the size of the bound for normal data",
+        help="the sizes of the product (default: 4096x4096x4096); with --error, also "
+        "the size of the bound for normal data",
+    )  # fmt: skip
+    explain.add_argument(
+        "--target", metavar="SM",
+        help="one of the kernel's targets (default: sm_90, or else its newest)",
+    )  # fmt: skip
+    explain.add_argument(
+        "--plot", type=Path, metavar="FILE.png",
+        help="also draw time against stages, and the roofline",
+    )  # fmt: skip
+    explain.add_argument(
+        "--error", action="store_true",
+        help="instead how far results may be from float64",
     )  # fmt: skip
     explain.add_argument("--format", choices=FORMATS[:2], default="text")
 

@@ -16,7 +16,7 @@ from typing import Any
 from gemmgen import api, output
 from gemmgen.description import Description
 from gemmgen.disk import blamed
-from gemmgen.errors import UsageError, not_built
+from gemmgen.errors import UsageError, quoted
 from gemmgen.folder import Change, Refused, State
 from gemmgen.starter import STARTER
 
@@ -114,9 +114,29 @@ def show(options: argparse.Namespace) -> int:
 
 
 def explain(options: argparse.Namespace) -> int:
-    """The error argument of one kernel."""
-    if not options.error:
-        raise UsageError(not_built("explain without --error"))
+    """Why one kernel runs a shape as it does, or how far its results may be off."""
+    if options.error:
+        return _explain_error(options)
+    if options.plot:
+        if options.plot.suffix != ".png":
+            raise UsageError(f"a plot is a .png, not {quoted(str(options.plot))}")
+        api.need_plots()
+    told = api.explain(options.spec, options.name, options.shape, options.target)
+    if options.plot:
+        api.plot_explanation(told, options.plot)
+    if options.format == "json":
+        output.emit_json("explain", True, **told.as_json())
+    else:
+        from gemmgen.explanation.text import as_text
+
+        print(as_text(told))
+    return 0
+
+
+def _explain_error(options: argparse.Namespace) -> int:
+    for name in ("target", "plot"):
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name} says nothing of errors; leave out --error")
     told = api.explain_error(options.spec, options.name, options.shape)
     if options.format == "json":
         output.emit_json("explain", True, **told.as_json())

@@ -107,9 +107,9 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     if parts > 1:
         sums = 4 * tile.m * tile.n * (parts + 1)
         outside += sums / rates.store_bandwidth
-    again = m if tile.schedule == "gemv" else 1  # every row of A streams B once
-    read = (m * k + again * n * k) * product.bytes
-    traffic = read + m * n * max(product.out_bytes, product.tile_bytes)
+    traffic = compulsory(sizes, product)
+    if tile.schedule == "gemv":  # every row of A streams B once
+        traffic += (m - 1) * n * k * product.bytes
     # Of a stream of small programs, some have loads under way at any time.
     ramp = 0.0 if tile.schedule == "gemv" else rates.ramp
     memory = traffic / rates.memory_bandwidth + ramp
@@ -118,6 +118,13 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
         tiles, parts, turns, together, blocks, each, rates.latency,
         outside, loop, traffic, memory, rates.launch,
     )  # fmt: skip
+
+
+def compulsory(sizes: Sizes, product: Product) -> int:
+    """Bytes that no tile can spare memory: all matrices once."""
+    m, n, k = sizes
+    results = m * n * max(product.out_bytes, product.tile_bytes)
+    return (m + n) * k * product.bytes + results
 
 
 def filled_bytes(sizes: Sizes, tile: Tile, product: Product) -> int:
@@ -193,6 +200,7 @@ def planned_for(tile: Tile, target: Target) -> tuple[Sizes, float]:
     sized for 4096^3, whose loads mostly come from L2.
     """
     latency = target.rates.latency
-    if tile.m <= 64 or tile.split_k == FILL:
-        return (tile.m, tile.n * target.sms, 4096), _BUSY * latency
+    if tile.m <= 64 or tile.split_k != 1:
+        tiles = target.sms // max(1, tile.split_k)
+        return (tile.m, tile.n * tiles, 4096), _BUSY * latency
     return (4096, 4096, 4096), latency

@@ -244,11 +244,18 @@ def threads(tile: Tile) -> int:
 
 @cache
 def resident(tile: Tile, product: Product, target: Target) -> int:
-    """Programs that fit on one SM at a time, by shared memory, registers and warps."""
+    """Programs that fit on one SM at a time, one at least."""
+    return max(1, min(residents(tile, product, target).values()))
+
+
+def residents(tile: Tile, product: Product, target: Target) -> dict[str, int]:
+    """Programs that fit on one SM by what each needs of it alone."""
     bytes_each = shared_memory(tile, product, target) + target.reserved_per_block
-    by_registers = 65536 // (registers(tile, product) * threads(tile))
-    by_threads = 2048 // threads(tile)
-    return max(1, min(target.shared_per_sm // bytes_each, by_registers, by_threads))
+    return {
+        "shared memory": target.shared_per_sm // bytes_each,
+        "registers": 65536 // (registers(tile, product) * threads(tile)),
+        "threads": 2048 // threads(tile),
+    }
 
 
 def nearest_fitting(tile: Tile, product: Product, target: Target) -> Tile | None:

@@ -30,8 +30,8 @@ _SHAPES: dict[str, tuple[tuple[int, int, int, int, int], ...]] = {
 
 
 _FMA = (32, 32)
-"""m, n of the tile for multiply-adds; with more some layout spills, since the block of A
-and B is in registers too. For tensor cores it is too small."""
+"""m, n of the tile for multiply-adds; with more some layout spills, for the block of A
+and B is in registers too. Tensor cores take larger ones."""
 
 
 def specials(

@@ -55,6 +55,10 @@ class Target:
         """Shared memory that each resident block costs beside its own, in bytes."""
         return 1024
 
+    def flops(self, kind: str) -> float:
+        """FLOP per second of all SMs for a product of `flops_per_clock`."""
+        return self.flops_per_clock[kind] * self.sms * self.rates.clock
+
 
 def _rates(half: int, fp32: int, fp64: int) -> dict[str, int]:
     """FLOP per clock and SM by product; tf32 is half of fp16 since Ampere."""

@@ -1,20 +1,37 @@
-"""`gemmgen explain --error`: the argument in words agrees with what the oracle does."""
+"""`gemmgen explain`: the arguments in words agree with what model and oracle do."""
 
+import dataclasses
 import json
+import math
+import re
+import shlex
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+import gemmgen
 from gemmgen import plan as planning
 from gemmgen.cli import main
+from gemmgen.cost import estimate, predicted_time
+from gemmgen.explanation import Argument, argue
+from gemmgen.explanation.serving import target_of
+from gemmgen.explanation.text import as_text
 from gemmgen.functions import OPS
+from gemmgen.model import Tile, fits, resident, shared_memory
+from gemmgen.shapes import Shape
+from gemmgen.targets import TARGETS
+from gemmgen.tile_text import parsed
+from gemmgen.tuning_file import beside, read
 from gemmgen.verification.explanation import explain
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = str(ROOT / "spec.yaml")
 PLANS = planning.load(ROOT / "spec.yaml")
+BY_NAME = {plan.name: plan for plan in PLANS}
+TUNINGS = [read(path) for path in beside(ROOT / "spec.yaml")]
 
 
 def told(capsys, *arguments: str) -> tuple[int, str, str]:
@@ -69,11 +86,23 @@ def test_a_shape_gives_the_size_of_the_bound(capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((SPEC, "linear_bias"), "explain without --error is not built yet"),
+        ((SPEC, "linear_bia"), "did you mean 'linear_bias'"),
+        (
+            (SPEC, "linear_bias", "--target", "sm_89"),
+            "unknown target of linear_bias 'sm_89'; did you mean 'sm_90'? "
+            "(one of: sm_80, sm_90, sm_100)",
+        ),
+        ((SPEC, "linear_bias", "--plot", "x.jpg"), "a plot is a .png, not 'x.jpg'"),
+        ((SPEC, "linear_bias", "--plot", "/no/x.png"), "cannot write '/no/x.png'"),
         ((SPEC, "linear_bia", "--error"), "did you mean 'linear_bias'"),
         ((SPEC, "linear_bias", "--error", "--shape", "1x1x999999"), "K is at most"),
+        ((SPEC, "linear_bias", "--error", "--target", "sm_90"), "leave out --error"),
+        ((SPEC, "linear_bias", "--error", "--plot", "x.png"), "leave out --error"),
     ],
-    ids=["no part", "no kernel", "too large"],
+    ids=[
+        *("no kernel", "no target", "no picture", "no folder"),
+        *("no kernel's error", "too large", "target of errors", "plot of errors"),
+    ],
 )
 def test_what_cannot_be_explained(capsys, arguments, message: str) -> None:
     code, out, err = told(capsys, *arguments)
@@ -81,21 +110,333 @@ def test_what_cannot_be_explained(capsys, arguments, message: str) -> None:
     assert message in err
 
 
+@pytest.mark.parametrize("more", [(), ("--error",)], ids=["tile", "error"])
 @pytest.mark.parametrize("shape", ["3", "3x4", "axbxc", "0x1x1", "-1x1x1"])
-def test_bad_shapes_are_usage(capsys, shape: str) -> None:
+def test_bad_shapes_are_usage(capsys, shape: str, more: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as leaving:
-        told(capsys, SPEC, "linear_bias", "--error", f"--shape={shape}")
+        told(capsys, SPEC, "linear_bias", *more, f"--shape={shape}")
     assert leaving.value.code == 2
+    assert "--shape" in capsys.readouterr().err
 
 
-def test_no_torch_is_needed_without_a_shape() -> None:
+@pytest.mark.parametrize(
+    "more", [["--error"], ["--shape", "16x512x512"]], ids=["error", "tile"]
+)
+def test_no_torch_is_needed(more: list[str]) -> None:
     """A fresh process, in which torch cannot be imported."""
+    words = ["explain", "spec.yaml", "linear_bias_gelu", *more]
     code = (
         "import sys; sys.modules.update(torch=None, triton=None, numpy=None); "
-        "from gemmgen.cli import main; "
-        "sys.exit(main(['explain', 'spec.yaml', 'linear_bias_gelu', '--error']))"
+        f"from gemmgen.cli import main; sys.exit(main({words}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+SHAPES = [
+    Shape(4096, 4096, 4096),
+    Shape(16, 8192, 8192),
+    Shape(1, 4096, 14336),
+    Shape(333, 4097, 1023),
+    Shape(256, 256, 32768),
+    Shape(1, 1, 1),
+]
+CASES = [
+    (plan, shape, target)
+    for plan in PLANS
+    for shape in SHAPES
+    for target in plan.targets
+]
+
+
+def argued(name: str, shape: Shape = SHAPES[0], target: str = "sm_90") -> Argument:
+    return argue(BY_NAME[name], shape, target, TUNINGS)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
+def test_figures_are_those_of_the_model(plan) -> None:
+    for shape in SHAPES:
+        for name in plan.targets:
+            one, target = argue(plan, shape, name, TUNINGS), target_of(
+                plan, name, TUNINGS
+            )
+            tile, guess = parsed(one.choice.tile), one.prediction
+            cost = estimate(shape.sizes, tile, plan.product, target)
+            assert guess.seconds == cost.seconds
+            total = guess.launch + guess.outside + max(guess.loop, guess.memory)
+            assert guess.seconds == pytest.approx(total)
+            assert guess.share == pytest.approx(one.roofline.seconds / guess.seconds)
+            assert one.occupancy.resident == resident(tile, plan.product, target)
+            assert one.waves.programs == cost.tiles * cost.parts
+            assert 0 < one.waves.last <= one.waves.sms
+            assert 0 < one.waves.busy <= 1 and 0 < one.waves.inside <= 1
+            assert one.block.seconds == cost.each.seconds
+            assert [row.chosen for row in one.candidates].count(True) == 1
+            for row in one.candidates:
+                time = predicted_time(
+                    shape.sizes, parsed(row.tile), plan.product, target
+                )
+                assert row.seconds == time
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
+def test_stages_and_what_caps_them(plan) -> None:
+    for shape in SHAPES:
+        for name in plan.targets:
+            one, target = argue(plan, shape, name, TUNINGS), target_of(
+                plan, name, TUNINGS
+            )
+            tile, stages = parsed(one.choice.tile), one.stages
+            for depth in stages.depths:
+                deep = dataclasses.replace(tile, stages=depth.stages)
+                assert depth.shared_memory == shared_memory(deep, plan.product, target)
+                assert depth.fits == fits(deep, plan.product, target)
+            used = next(row for row in stages.depths if row.stages == tile.stages)
+            assert used.fits and used.stages <= stages.most
+            assert used.shared_memory == one.occupancy.shared_memory
+            arriving = stages.together * one.block.seconds
+            assert (stages.needed - 1) * arriving >= stages.planned
+            assert (stages.needed - 2) * arriving < stages.planned
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "target"),
+    [(plan.name, *case) for plan, *case in CASES[::7]],
+    ids=str,
+)
+def test_text_is_narrow_and_whole(name: str, shape: Shape, target: str) -> None:
+    text = as_text(argued(name, shape, target))
+    lines = text.splitlines()
+    assert [line for line in lines if len(line) > 88] == []
+    titles = [line for line in lines[2:] if line and not line.startswith(" ")]
+    assert titles == [
+        *("table row", "schedules", "stages", "shared memory and occupancy"),
+        *("waves", "roofline", "prediction", "alternatives", "sources"),
+    ]
+    assert not re.search(r"\bnan\b|\binf\b|None", text)
+
+
+def test_the_worked_example() -> None:
+    """128x256x64, bf16, H200: the arithmetic of docs/stages.md, by hand."""
+    spec = ROOT / "examples" / "stages.yaml"
+    one = gemmgen.explain(spec, "large")
+    block, rates = one.block, TARGETS["sm_90"].rates
+    assert block.unit == "wgmma"
+    assert block.flops == 2 * 128 * 256 * 64
+    assert block.loaded == (128 + 256) * 64 * 2
+    assert block.moved == 2 * block.loaded
+    assert block.unit_seconds == pytest.approx(block.flops / 4096 / rates.clock)
+    assert block.shared_seconds == pytest.approx(block.moved / 128 / rates.clock)
+    l2 = block.loaded * 132 / rates.l2_bandwidth
+    assert block.l2_seconds == pytest.approx(l2)
+    assert one.stages.needed == math.ceil(rates.latency / block.seconds) + 1
+    assert one.stages.stages == one.stages.needed_stages == one.stages.needed
+    times = [depth.seconds for depth in one.stages.depths]
+    assert times[one.stages.needed - 1] == min(times)
+    assert all(early >= late for early, late in pairwise(times))
+    assert one.occupancy.next_stage == one.occupancy.shared_memory + block.loaded + 8
+    assert (one.roofline.flops, one.roofline.bytes) == (2 * 4096**3, 6 * 4096**2)
+
+
+@pytest.mark.parametrize("name", ["linear_bf16", "gemm_tn_bf16", "linear_gelu_aux"])
+def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `select` of the generated module takes for contiguous tensors."""
+    torch = pytest.importorskip("torch")
+    module = pytest.importorskip(f"generated.{name}")
+    from generated import _support
+
+    plan, row_of = BY_NAME[name], {}
+    for shape in [*SHAPES, Shape(100, 1000, 520), Shape(2048, 512, 4096)]:
+        m, n, k = shape
+        a, b = plan.a.transposed, plan.b.transposed
+        inputs = (
+            torch.empty((k, m) if a else (m, k), dtype=torch.bfloat16),
+            torch.empty((n, k) if b else (k, n), dtype=torch.bfloat16),
+        )
+        types = {"bf16": torch.bfloat16, "fp32": torch.float32}
+        results = tuple(
+            torch.empty(m, n, dtype=types[one.dtype]) for one in plan.results
+        )
+        for target in plan.targets:
+            sm = TARGETS[target].architecture
+            monkeypatch.setattr(_support, "architecture", lambda device, sm=sm: sm)
+            monkeypatch.setattr(_support, "specializes", lambda sm: sm == 90)
+            found = _support.select(
+                module.TILES, inputs[0].device, shape.sizes, tma=inputs,
+                persistent=(*inputs, *results), warp_specialized=(*inputs, *results),
+            )  # fmt: skip
+            row = argued(name, shape, target).choice.row
+            assert row is not None and row.of == len(module.TILES)
+            assert module.TILES[row.number - 1] == found
+            limits = [math.inf if one is None else one for one in row.limits.values()]
+            assert list(found[2:5]) == limits
+            assert parsed(row.tile) == Tile(
+                found.m, found.n, found.k, found.group_m, found.stages, found.warps,
+                found.schedule, found.split_k,
+            )  # fmt: skip
+            row_of[shape, target] = row.number
+    assert len(set(row_of.values())) > 3
+
+
+def test_measured_times_are_those_of_the_tuning_file() -> None:
+    one = argued("linear_bf16")
+    assert one.choice.source == f"timed on {TUNINGS[0].gpu}"
+    times = TUNINGS[0].kernels["linear_bf16"].times[SHAPES[0]]
+    assert one.prediction.measured == times[parsed(one.choice.tile)]
+    assert any(row.measured == times.get(parsed(row.tile)) for row in one.candidates)
+    for offer in one.schedules:
+        if offer.measured is not None:
+            same = [t for tile, t in times.items() if tile.schedule == offer.schedule]
+            assert offer.measured == min(same)
+    other = argued("linear_bf16", Shape(100, 104, 112))
+    assert other.prediction.measured is None and not other.sources.measured_here
+    assert "this shape was not timed" in as_text(other)
+    model = argued("linear_bias")
+    for told_ in (one, model, argued("study_matmul")):
+        assert told_.sources.rates == dataclasses.asdict(TUNINGS[0].rates)
+        assert told_.sources.rates_from == "tuning/nvidia_h200.yaml"
+    assert argued("linear_bias", target="sm_80").sources.rates_from.endswith(".py")
+    assert model.sources.tuning is None
+    assert model.choice.source.startswith("the model, among ")
+
+
+def test_schedules_have_the_reasons_of_the_rules() -> None:
+    found = {one.schedule: one for one in argued("gemm_nn_fp32").schedules}
+    assert "registers" in str(found["tma"].why_not)
+    assert "lies along N" in str(found["gemv"].why_not)
+    assert found["tiled"].why_not is None and found["tiled"].seconds
+    odd = {
+        one.schedule: one
+        for one in argued("linear_bias", Shape(333, 4096, 1023)).schedules
+    }
+    assert "rows of x are 2,046 bytes" in str(odd["tma"].why_not)
+    old = {one.schedule: one for one in argued("linear_bias", target="sm_80").schedules}
+    assert (
+        old["warp_specialized"].why_not == "warp_specialized needs sm_90, this is sm_80"
+    )
+
+
+def test_racing_tiles_have_no_row() -> None:
+    one = argued("study_matmul")
+    assert one.choice.row is None
+    assert len(one.candidates) == one.candidates_in_all == 6
+    assert one.candidates[0].chosen
+    assert "autotuner times all 6 tiles" in as_text(one)
+
+
+def test_json_has_the_same(capsys) -> None:
+    arguments = ("linear_bf16", "--shape", "16x8192x8192", "--target", "sm_90")
+    code, out, _ = told(capsys, SPEC, *arguments, "--format", "json")
+    found = json.loads(out)
+    assert (code, found["command"], found["ok"]) == (0, "explain", True)
+    one = gemmgen.explain(Path(SPEC), "linear_bf16", (16, 8192, 8192), "sm_90")
+    assert {key: found[key] for key in one.as_json()} == json.loads(
+        json.dumps(one.as_json())
+    )
+    assert found["shape"] == "16x8192x8192"
+
+
+def test_defaults(capsys) -> None:
+    code, out, err = told(capsys, SPEC, "linear_bf16")
+    assert (code, err) == (0, "")
+    assert out.startswith("linear_bf16, 4096x4096x4096 (M x N x K), on sm_90 (H200)\n")
+    assert out == as_text(argued("linear_bf16")) + "\n"
+
+
+def test_the_newest_target_without_sm_90(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(
+        "gemmgen: 1\ntargets: [sm_80, sm_89]\n"
+        "kernels: [{name: one, op: linear, dtype: bf16}]\n"
+    )
+    assert gemmgen.explain(spec, "one").target == "sm_89"
+
+
+@pytest.mark.parametrize("shape", ["4096x4096x4096", "1x4096x4096", "333x4097x1023"])
+def test_a_plot_is_a_picture(capsys, tmp_path: Path, shape: str) -> None:
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "new.png"
+    code, out, _ = told(
+        capsys, SPEC, "linear_bias", "--shape", shape, "--plot", str(path)
+    )
+    assert code == 0 and "prediction" in out
+    data = path.read_bytes()
+    width, height = (int.from_bytes(data[i : i + 4], "big") for i in (16, 20))
+    assert data.startswith(b"\x89PNG") and width > 1000 and height > 400
+
+
+def test_what_the_plot_shows() -> None:
+    pytest.importorskip("matplotlib")
+    from gemmgen.explanation.plot import picture
+
+    one = argued("linear_bf16")
+    left, right = picture(one).axes
+    fitting, over, chosen, needed = left.lines
+    depths = one.stages.depths
+    assert list(fitting.get_xdata()) == [row.stages for row in depths if row.fits]
+    assert list(over.get_xdata()) == [row.stages for row in depths if not row.fits]
+    assert list(chosen.get_xdata()) == [one.stages.stages]
+    assert chosen.get_ydata()[0] == pytest.approx(1e6 * one.prediction.seconds)
+    assert set(needed.get_xdata()) == {one.stages.needed_stages}
+    points = [line for line in right.lines if line.get_marker() in ("o", "D")]
+    assert [line.get_xdata()[0] for line in points] == [one.roofline.intensity] * 2
+    measured = one.roofline.flops / one.prediction.measured / 1e12
+    assert points[1].get_ydata()[0] == pytest.approx(measured)
+
+
+def test_without_matplotlib_a_plot_is_3(
+    capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    code, out, err = told(capsys, SPEC, "linear_bias", "--plot", "x.png")
+    assert (code, out) == (3, "")
+    assert err == "gemmgen: plots needs matplotlib: pip install 'gemmgen[plots]'\n"
+
+
+BLOCK = re.compile(
+    r"<!-- check: explain (?P<words>[^:]+): (?P<sections>[^>]+) -->\n```text\n"
+    r"(?P<text>.*?)```",
+    re.DOTALL,
+)
+
+
+def test_outputs_in_the_docs_are_real(
+    capsys, monkeypatch, request: pytest.FixtureRequest
+) -> None:
+    """The headline and the named sections; `--update-golden` rewrites them."""
+    monkeypatch.chdir(ROOT)
+    path = ROOT / "docs" / "stages.md"
+    text = path.read_text(encoding="utf-8")
+
+    def made(match: re.Match[str]) -> str:
+        _, out, _ = told(capsys, *shlex.split(match["words"]))
+        head, *sections = out.rstrip("\n").split("\n\n")
+        by_title = {one.splitlines()[0]: one for one in sections}
+        wanted = [by_title[title] for title in match["sections"].split(", ")]
+        shown = f"$ gemmgen explain {match['words']}\n" + "\n\n".join([head, *wanted])
+        start = match.start("text") - match.start()
+        return match[0][:start] + shown + "\n```"
+
+    assert len(BLOCK.findall(text)) == text.count("<!-- check: explain") >= 5
+    if request.config.getoption("--update-golden"):
+        path.write_text(BLOCK.sub(made, text), encoding="utf-8")
+    else:
+        assert BLOCK.sub(made, text) == text
+
+
+def test_figures_in_the_docs_are_those_of_the_seeds() -> None:
+    text = (ROOT / "docs" / "stages.md").read_text(encoding="utf-8")
+    seeds = (ROOT / "benchmarks" / "seeds_h200.md").read_text(encoding="utf-8")
+    for name in ("study_matmul", "gemm_nt_bf16"):
+        (row,) = re.findall(rf"^\| {name} \| (.+) \|$", seeds, re.MULTILINE)
+        ours, torch_s, ratio = map(float, row.split(" | "))
+        for figure in (f"{ours:.4f}", f"{torch_s:.4f}", f"{ratio:.2f}"):
+            assert figure in text
+
+
+def test_links_in_the_docs_lead_somewhere() -> None:
+    for path in (ROOT / "docs").glob("*.md"):
+        links = re.findall(r"\]\((?!https?:)([^)#]+)\)", path.read_text("utf-8"))
+        assert [one for one in links if not (path.parent / one).exists()] == []

@@ -33,7 +33,7 @@ LAYERS = (
     "candidates specials tuning_file dispatch tiling product header plan",
     "description kernel_text specialized_text launcher_text allowlist render",
     "folder lockfile workers builder",
-    "starter output",
+    "starter output drawing explanation",
     "verification measurement benchmark tuning",
     "api commands cli",
 )

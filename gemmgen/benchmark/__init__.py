@@ -68,8 +68,7 @@ def bench(
 
 def roofline_of(target: Target) -> Roofline:
     """The rates of `targets.TARGETS`, which are those of one GPU of an architecture."""
-    clocks = target.sms * target.rates.clock
-    rates = {kind: each * clocks for kind, each in target.flops_per_clock.items()}
+    rates = {kind: target.flops(kind) for kind in target.flops_per_clock}
     return Roofline(target.gpu, rates, target.rates.memory_bandwidth)
 
 

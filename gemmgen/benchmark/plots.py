@@ -1,26 +1,18 @@
-"""A benchmark as pictures, one message each: ratios, speed by size, the roofline.
-
-Colours are those of Okabe and Ito, which colour-blind readers tell apart; shapes of
-markers say the same.
-"""
+"""A benchmark as pictures, one message each: ratios, speed by size, the roofline."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from gemmgen import drawing
 from gemmgen.benchmark.results import Benchmark, Row, geometric_mean
 from gemmgen.disk import blamed
+from gemmgen.drawing import COLOURS, MARKERS, bare, blank, grid
 
-FASTER, SLOWER, GREY = "#0072B2", "#D55E00", "#666666"
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-MARKERS = "osD^vP"
-_DPI = 150
+FASTER, SLOWER = COLOURS[:2]
 
 
 def write(report: Benchmark, folder: Path) -> list[Path]:
@@ -33,8 +25,7 @@ def write(report: Benchmark, folder: Path) -> list[Path]:
         path = folder / name
         with blamed("write", path):
             folder.mkdir(parents=True, exist_ok=True)
-            FigureCanvasAgg(figure)
-            figure.savefig(path)
+        drawing.save(figure, path)
         written.append(path)
     return written
 
@@ -49,7 +40,7 @@ def ratios(report: Benchmark) -> Figure | None:
     if not groups:
         return None
     heights = [len(rows) + 0.2 for rows in groups.values()]
-    figure = _figure(8.5, 1.2 + 0.2 * sum(heights) + 0.33 * len(groups))
+    figure = blank(8.5, 1.2 + 0.2 * sum(heights) + 0.33 * len(groups))
     panels = figure.subplots(
         len(groups), 1, sharex=True, squeeze=False, height_ratios=heights
     )
@@ -88,7 +79,7 @@ def _bars(axes: Axes, rows: Sequence[Row], gap: float) -> None:
     axes.grid(axis="x", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0)
-    _bare(axes, "left")
+    bare(axes, "left")
 
 
 def speed(report: Benchmark) -> Figure | None:
@@ -99,7 +90,7 @@ def speed(report: Benchmark) -> Figure | None:
         return None
     columns = min(2, len(kinds))
     lines = math.ceil(len(kinds) / columns)
-    figure = _figure(8.5, 0.9 + 3.1 * lines)
+    figure = blank(8.5, 0.9 + 3.1 * lines)
     panels = figure.subplots(lines, columns, squeeze=False, sharex=True, sharey=True)
     for axes, kind in zip(panels.flat, kinds, strict=False):
         _speeds(axes, [row for row in raced if row.kind == kind])
@@ -129,7 +120,7 @@ def _speeds(axes: Axes, rows: Sequence[Row]) -> None:
     axes.scatter(work, mine, s=20, color=FASTER, label="ours", zorder=3)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    _grid(axes)
+    grid(axes)
 
 
 def roofline(report: Benchmark) -> Figure | None:
@@ -141,9 +132,10 @@ def roofline(report: Benchmark) -> Figure | None:
     roofs: dict[float, list[str]] = {}
     for kind in kinds:
         roofs.setdefault(rates.flops[kind], []).append(kind)
-    figure = _figure(8.5, 5.2)
+    figure = blank(8.5, 5.2)
     axes = figure.subplots()
-    _roofs(axes, report, roofs)
+    intensities = [row.shape.flops / row.traffic for row in report.rows]
+    drawing.roofs(axes, rates.bandwidth, roofs, intensities)
     for position, kind in enumerate(kinds):
         rows = [row for row in report.rows if row.kind == kind]
         axes.scatter(
@@ -153,39 +145,9 @@ def roofline(report: Benchmark) -> Figure | None:
             marker=MARKERS[position % len(MARKERS)], linewidths=0,
             label=f"{kind}: {len(rows)} shape{'s' * (len(rows) > 1)}",
         )  # fmt: skip
-    axes.set_xlabel("FLOP for each byte that must be moved")
-    axes.set_ylabel("TFLOP/s")
     axes.legend(fontsize=8, frameon=False, loc="lower right")
-    _grid(axes)
     _headline(figure, f"How near our kernels come to the limits of {rates.gpu}", report)
     return figure
-
-
-def _roofs(axes: Axes, report: Benchmark, roofs: Mapping[float, Sequence[str]]) -> None:
-    """The slope of the memory's rate, and a ceiling for each rate of products."""
-    bandwidth = report.roofline.bandwidth
-    intensities = [row.shape.flops / row.traffic for row in report.rows]
-    ridges = [flops / bandwidth for flops in roofs]
-    left = 0.5 * min(*intensities, *ridges)
-    right = 12 * max(*intensities, *ridges)  # room for the labels
-    highest = max(roofs) / bandwidth
-    slope = [left * bandwidth / 1e12, max(roofs) / 1e12]
-    axes.plot([left, highest], slope, color="black", linewidth=1)
-    for flops, kinds in roofs.items():
-        level = flops / 1e12
-        axes.plot([flops / bandwidth, right], [level] * 2, color="black", linewidth=1)
-        axes.annotate(
-            f"{', '.join(kinds)}: {level:.0f} TFLOP/s", (right, level), (-4, 3),
-            textcoords="offset points", ha="right", fontsize=8,
-        )  # fmt: skip
-    middle = (left * highest) ** 0.5
-    axes.annotate(
-        f"memory: {bandwidth / 1e12:.1f} TB/s", (middle, middle * bandwidth / 1e12),
-        (-6, 4), textcoords="offset points", ha="right", fontsize=8,
-    )  # fmt: skip
-    axes.set_xscale("log")
-    axes.set_yscale("log")
-    axes.set_xlim(left, right)
 
 
 _DRAWN: dict[str, Callable[[Benchmark], Figure | None]] = {
@@ -195,36 +157,13 @@ _DRAWN: dict[str, Callable[[Benchmark], Figure | None]] = {
 }
 
 
-def _figure(width: float, height: float) -> Figure:
-    return Figure(figsize=(width, height), dpi=_DPI, layout="constrained")
-
-
 def _headline(figure: Figure, title: str, report: Benchmark) -> None:
     facts = report.environment
     made = [
         f"{key} {facts[key]}" for key in ("torch", "triton", "date") if key in facts
     ]
-    line = ", ".join([facts.get("gpu", ""), *made])
-    figure.suptitle(f"{title}\n", x=0.01, ha="left", fontsize=12, fontweight="bold")
-    figure.text(0.012, 1.0, f"\n\n{line}", ha="left", va="top", fontsize=8, color=GREY)
+    drawing.headline(figure, title, ", ".join([facts.get("gpu", ""), *made]))
 
 
 def _spelled(row: Row) -> str:
     return " × ".join(map(str, row.shape))
-
-
-def _grid(axes: Axes) -> None:
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    plain: Any = FuncFormatter(lambda value, _: f"{value:g}")
-    for axis in (axes.xaxis, axes.yaxis):
-        if axis.get_scale() == "log":
-            axis.set_major_locator(LogLocator(10, numticks=8))
-            axis.set_minor_locator(NullLocator())
-            axis.set_major_formatter(plain)
-    _bare(axes)
-
-
-def _bare(axes: Axes, *more: str) -> None:
-    for side in ("top", "right", *more):
-        axes.spines[side].set_visible(False)

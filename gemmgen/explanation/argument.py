@@ -1,0 +1,247 @@
+"""From a kernel, a shape and a target to the facts of the argument.
+
+All arithmetic is that of `cost`, `block_cost` and `model`, which tables are made with.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from itertools import count
+
+from gemmgen.block_cost import LOOPING
+from gemmgen.cost import MAX_STAGES, Estimate, compulsory, estimate, planned_for
+from gemmgen.errors import UsageError, unknown
+from gemmgen.explanation.facts import (
+    Argument,
+    Block,
+    Candidate,
+    Depth,
+    Occupancy,
+    Prediction,
+    Roofline,
+    Sources,
+    Stages,
+    Waves,
+)
+from gemmgen.explanation.serving import Case, calibrated, offers, target_of, tuning_of
+from gemmgen.model import (
+    accumulator_registers,
+    fits,
+    instruction,
+    registers,
+    resident,
+    residents,
+    ring_blocks,
+    shared_memory,
+    threads,
+)
+from gemmgen.plan import Plan
+from gemmgen.shapes import Shape
+from gemmgen.targets import TARGETS
+from gemmgen.tile_text import spelled
+from gemmgen.tuning_file import FOLDER, Tuning
+
+DEFAULT = Shape(4096, 4096, 4096)
+_FITTED = "sm_90"
+"""The target whose rates were measured; explained first where a kernel has it."""
+_MOST_SHOWN = 8
+_MADE = ("driver", "torch", "triton", "date")
+
+
+def argue(
+    plan: Plan, shape: Shape, target: str | None, tunings: Sequence[Tuning]
+) -> Argument:
+    """The whole argument; `UsageError` for a target that the kernel does not have.
+
+    Without a target, sm_90 or else the newest that the kernel is built for.
+    """
+    if target is None:
+        newest = max(plan.targets, key=lambda name: TARGETS[name].architecture)
+        target = _FITTED if _FITTED in plan.targets else newest
+    if target not in plan.targets:
+        raise UsageError(unknown(f"target of {plan.name}", target, plan.targets))
+    found = target_of(plan, target, tunings)
+    case = Case(plan, shape, found, tuning_of(plan, found, tunings))
+    cost = estimate(shape.sizes, case.tile, plan.product, found)
+    roofline = _roofline(case, cost)
+    return Argument(
+        kernel=plan.name,
+        shape=str(shape),
+        target=target,
+        choice=case.choice,
+        schedules=offers(case),
+        block=_block(case, cost),
+        stages=_stages(case, cost),
+        occupancy=_occupancy(case),
+        waves=_waves(case, cost),
+        roofline=roofline,
+        prediction=_prediction(case, cost, roofline),
+        candidates=_candidates(case),
+        candidates_in_all=len(case.candidates),
+        sources=_sources(case, tunings),
+    )
+
+
+def _block(case: Case, cost: Estimate) -> Block:
+    each, target = cost.each, case.target
+    rate = target.flops_per_clock[case.plan.product.kind]
+    return Block(
+        unit=instruction(case.tile, case.plan.product, target),
+        flops=round(each.unit * target.rates.clock * rate),
+        flops_per_clock=rate,
+        moved=each.moved,
+        loaded=each.loaded,
+        unit_seconds=each.unit,
+        prepared=each.prepared,
+        shared_seconds=each.shared,
+        l2_seconds=each.l2,
+        seconds=each.seconds,
+        limit=each.limit,
+    )
+
+
+def _stages(case: Case, cost: Estimate) -> Stages:
+    tile, product, target = case.tile, case.plan.product, case.target
+    _, planned = planned_for(tile, target)
+    arriving = cost.together * cost.each.seconds
+    needed = math.ceil(planned / arriving) + 1
+    depths = tuple(_depths(case))
+    return Stages(
+        latency=cost.latency,
+        planned=planned,
+        together=cost.together,
+        needed=needed,
+        needed_stages=next(
+            stages
+            for stages in count(1)
+            if ring_blocks(replace(tile, stages=stages), product, target) >= needed
+        ),
+        stages=tile.stages,
+        ring=ring_blocks(tile, product, target),
+        ahead=cost.each.ahead,
+        most=max(one.stages for one in depths if one.fits),
+        hidden=not cost.waits,
+        depths=depths,
+    )
+
+
+def _depths(case: Case) -> list[Depth]:
+    """Every depth up to the deepest that was measured; gemv has no ring."""
+    product, target = case.plan.product, case.target
+    deepest = max(case.tile.stages, MAX_STAGES)
+    last = 1 if case.tile.schedule == "gemv" else deepest
+    tiles = [replace(case.tile, stages=stages) for stages in range(1, last + 1)]
+    return [
+        Depth(
+            one.stages,
+            shared_memory(one, product, target),
+            fits(one, product, target),
+            resident(one, product, target),
+            case.seconds(one),
+        )
+        for one in tiles
+    ]
+
+
+def _occupancy(case: Case) -> Occupancy:
+    tile, product, target = case.tile, case.plan.product, case.target
+    fitting = residents(tile, product, target)
+    deeper = replace(tile, stages=tile.stages + 1)
+    return Occupancy(
+        shared_memory=shared_memory(tile, product, target),
+        limit=target.shared_per_block,
+        next_stage=shared_memory(deeper, product, target),
+        per_sm=target.shared_per_sm,
+        reserved=target.reserved_per_block,
+        registers=registers(tile, product),
+        accumulator=accumulator_registers(tile, product),
+        threads=threads(tile),
+        fitting=fitting,
+        resident=resident(tile, product, target),
+        limited_by=min(fitting, key=lambda limit: fitting[limit]),
+        looping=tile.schedule in LOOPING,
+    )
+
+
+def _waves(case: Case, cost: Estimate) -> Waves:
+    tile, shape, sms = case.tile, case.shape, case.target.sms
+    programs = cost.tiles * cost.parts
+    last = programs - (cost.turns - 1) * sms
+    return Waves(
+        tiles=cost.tiles,
+        parts=cost.parts,
+        programs=programs,
+        sms=sms,
+        turns=cost.turns,
+        together=cost.together,
+        last=last,
+        idle=1 - last / sms,
+        busy=programs / (cost.turns * sms),
+        inside=shape.m * shape.n / (cost.tiles * tile.m * tile.n),
+    )
+
+
+def _roofline(case: Case, cost: Estimate) -> Roofline:
+    product, target, shape = case.plan.product, case.target, case.shape
+    least, peak = compulsory(shape.sizes, product), target.flops(product.kind)
+    bandwidth = target.rates.memory_bandwidth
+    compute, memory = shape.flops / peak, least / bandwidth
+    return Roofline(
+        kind=product.kind,
+        flops=shape.flops,
+        bytes=least,
+        intensity=shape.flops / least,
+        ridge=peak / bandwidth,
+        peak=peak,
+        bandwidth=bandwidth,
+        compute_seconds=compute,
+        memory_seconds=memory,
+        seconds=max(compute, memory),
+        binds="compute" if compute >= memory else "memory",
+        traffic=cost.traffic,
+        l2_traffic=cost.tiles * cost.parts * cost.blocks * cost.each.loaded,
+    )
+
+
+def _prediction(case: Case, cost: Estimate, roofline: Roofline) -> Prediction:
+    return Prediction(
+        launch=cost.launch,
+        outside=cost.outside,
+        loop=cost.loop,
+        memory=cost.memory,
+        binds="loop" if cost.loop >= cost.memory else "memory",
+        seconds=cost.seconds,
+        flops_per_second=case.shape.flops / cost.seconds,
+        share=roofline.seconds / cost.seconds,
+        measured=case.times.get(case.tile),
+    )
+
+
+def _candidates(case: Case) -> tuple[Candidate, ...]:
+    """The model's best, the chosen one among them whatever its place."""
+    shown = case.candidates[:_MOST_SHOWN]
+    if case.tile not in shown:
+        shown = (*shown[:-1], case.tile)
+    return tuple(
+        Candidate(
+            spelled(tile), case.seconds(tile), case.times.get(tile), tile == case.tile
+        )
+        for tile in shown
+    )
+
+
+def _sources(case: Case, tunings: Sequence[Tuning]) -> Sources:
+    fitted = calibrated(case.target.name, tunings)
+    return Sources(
+        gpu=case.target.gpu,
+        rates=asdict(case.target.rates),
+        rates_from=f"{FOLDER}/{fitted.file_name}" if fitted else "gemmgen/targets.py",
+        tuning=_file(case.tuning) if case.tuning else None,
+        measured_here=bool(case.times),
+    )
+
+
+def _file(tuning: Tuning) -> str:
+    """The tuning file, and what made it."""
+    made = [f"{key} {tuning.made[key]}" for key in _MADE if key in tuning.made]
+    return f"{FOLDER}/{tuning.file_name} ({', '.join([tuning.gpu, *made])})"

@@ -1,0 +1,87 @@
+"""The argument as a picture: time against stages, and the kernel under the roofline."""
+
+from pathlib import Path
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from gemmgen import drawing
+from gemmgen.drawing import COLOURS, GREY, blank, grid
+from gemmgen.explanation.facts import Argument
+
+_PREDICTED, _MEASURED = COLOURS[:2]
+
+
+def write(told: Argument, path: Path) -> None:
+    """Write the picture as PNG."""
+    drawing.save(picture(told), path)
+
+
+def picture(told: Argument) -> Figure:
+    """Two panels: what stages gain and what caps them; how near the limits it comes."""
+    figure = blank(10.5, 4.6)
+    left, right = figure.subplots(1, 2)
+    _stages(left, told)
+    _roofline(right, told)
+    title = f"{told.kernel}, {told.shape.replace('x', ' × ')}"
+    line = f"{told.choice.tile}; {told.target}, {told.sources.gpu}; predicted"
+    drawing.headline(figure, title, line)
+    return figure
+
+
+def _stages(axes: Axes, told: Argument) -> None:
+    """Predicted time by depth of the ring; depths that do not fit, hollow and grey."""
+    depths, stages = told.stages.depths, told.stages
+    fitting = [one for one in depths if one.fits]
+    over = [one for one in depths if not one.fits]
+    axes.plot(
+        [one.stages for one in fitting], [1e6 * one.seconds for one in fitting],
+        marker="o", color=_PREDICTED, markersize=5, label="fits shared memory",
+    )  # fmt: skip
+    if over:
+        axes.plot(
+            [one.stages for one in over], [1e6 * one.seconds for one in over],
+            linestyle="none", marker="x", color=GREY,
+            label="over the limit of shared memory",
+        )  # fmt: skip
+        axes.axvspan(over[0].stages - 0.5, depths[-1].stages + 0.5, color="#eeeeee")
+    chosen = next(one for one in depths if one.stages == stages.stages)
+    axes.plot(
+        [chosen.stages], [1e6 * chosen.seconds], linestyle="none", marker="o",
+        markersize=12, markerfacecolor="none", markeredgewidth=1.8, color=_MEASURED,
+        label=f"chosen: {chosen.stages}",
+    )  # fmt: skip
+    if stages.needed_stages <= depths[-1].stages:
+        axes.axvline(
+            stages.needed_stages, color=GREY, linewidth=0.8, linestyle="--",
+            label=f"hides {1e9 * stages.planned:,.0f} ns: {stages.needed_stages}",
+        )  # fmt: skip
+    axes.set_xlim(0.5, depths[-1].stages + 0.5)
+    axes.set_ylim(0, 1.15e6 * max(one.seconds for one in depths))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_xlabel("stages")
+    axes.set_ylabel("µs, predicted")
+    axes.set_title("Time by stages", loc="left", fontsize=9)
+    axes.legend(fontsize=8, frameon=False, loc="upper right")
+    grid(axes)
+
+
+def _roofline(axes: Axes, told: Argument) -> None:
+    """The kernel at its FLOP a byte: predicted, and measured where it was."""
+    roof, guess = told.roofline, told.prediction
+    shown = [roof.intensity, roof.ridge / 30]  # some of the slope at least
+    drawing.roofs(axes, roof.bandwidth, {roof.peak: [roof.kind]}, shown)
+    axes.plot(
+        [roof.intensity], [guess.flops_per_second / 1e12], linestyle="none",
+        marker="o", color=_PREDICTED, label=f"predicted: {guess.share:.0%} of the roof",
+    )  # fmt: skip
+    if guess.measured is not None:
+        share = roof.seconds / guess.measured
+        axes.plot(
+            [roof.intensity], [roof.flops / guess.measured / 1e12], linestyle="none",
+            marker="D", color=_MEASURED, markerfacecolor="none",
+            label=f"measured: {share:.0%} of the roof",
+        )  # fmt: skip
+    axes.set_title("Roofline", loc="left", fontsize=9)
+    axes.legend(fontsize=8, frameon=False, loc="lower right")

@@ -1,0 +1,225 @@
+"""Which row of a kernel's table serves a shape, as its launcher looks for it.
+
+The launcher sees tensors; here they are contiguous, at aligned addresses.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from gemmgen.choice import exact_triton, serves
+from gemmgen.cost import predicted_time
+from gemmgen.dispatch import Row, Table
+from gemmgen.dtypes import DTYPES
+from gemmgen.explanation.facts import Choice, Offer, TableRow
+from gemmgen.model import Tile, fits
+from gemmgen.plan import Plan
+from gemmgen.reasons import Kernel, why_not
+from gemmgen.schedules import SCHEDULES
+from gemmgen.schema import AUTO
+from gemmgen.shapes import Shape
+from gemmgen.targets import TARGETS, Target
+from gemmgen.tile_text import spelled
+from gemmgen.tuning_file import Measured, Tuning
+
+_DESCRIBED = 16
+"""Bytes that rows of a described tensor are a multiple of."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel at a shape on a target, with the tuning file of that target, if any."""
+
+    plan: Plan
+    shape: Shape
+    target: Target
+    tuning: Tuning | None
+
+    @property
+    def measured(self) -> Measured | None:
+        """What the tuning file holds of the kernel."""
+        return self.tuning.kernels.get(self.plan.name) if self.tuning else None
+
+    @property
+    def times(self) -> dict[Tile, float]:
+        """The times measured at this shape."""
+        return dict(self.measured.times.get(self.shape, {})) if self.measured else {}
+
+    def seconds(self, tile: Tile) -> float:
+        """The predicted time."""
+        return predicted_time(self.shape.sizes, tile, self.plan.product, self.target)
+
+    @cached_property
+    def table(self) -> Table | None:
+        """What the rows of the target come from; None when tiles race at run time."""
+        tables = {one.target: one for one in self.plan.tables}
+        return tables.get(self.target.name)
+
+    @cached_property
+    def candidates(self) -> tuple[Tile, ...]:
+        """Tiles that can serve the shape: the table's, and those that were measured."""
+        table = self.table
+        found = [
+            *(row.tile for row in (table.measured if table else ())),
+            *(table.tiles if table else self.plan.configs),
+            *self.times,
+        ]
+        able = [
+            tile
+            for tile in dict.fromkeys(found)
+            if serves(tile, self.shape)
+            and not undescribed(self.plan, self.shape, tile.schedule)
+            and fits(tile, self.plan.product, self.target)
+        ]
+        return tuple(sorted(able, key=self.seconds))
+
+    @cached_property
+    def tile(self) -> Tile:
+        """The tile that serves; of racing ones the model's favourite."""
+        if self.plan.configs:
+            return self.candidates[0]
+        return self._first()[1].tile
+
+    @property
+    def choice(self) -> Choice:
+        """The row that serves, and those that serve other calls of this shape."""
+        if self.plan.configs:
+            return Choice(spelled(self.tile), self._raced(), None, {})
+        number, row = self._first()
+        detours = {}
+        if exact_triton(row.tile):
+            detours["with a Triton other than 3.6"] = self._first(exact=False)
+        if SCHEDULES[row.tile.schedule].described:
+            detours["if no descriptor can describe a tensor"] = self._first(plain=True)
+        found = self._told(number, row)
+        told = {when: self._told(*one) for when, one in detours.items()}
+        return Choice(spelled(row.tile), found.source, found, told)
+
+    def _first(self, *, exact: bool = True, plain: bool = False) -> tuple[int, Row]:
+        """The first row that serves, and its number: for every Triton unless `exact`.
+
+        With `plain`, for tensors that no descriptor can describe.
+        """
+        return next(
+            (number, row)
+            for number, row in enumerate(self.plan.rows, start=1)
+            if row.architecture <= self.target.architecture
+            and _holds(row, self.shape)
+            and (exact or not exact_triton(row.tile))
+            and not (plain and SCHEDULES[row.tile.schedule].described)
+            and not undescribed(self.plan, self.shape, row.tile.schedule)
+        )
+
+    def _told(self, number: int, row: Row) -> TableRow:
+        limits = {"M": row.m, "N": row.n, "K": row.k}
+        tile, source = spelled(row.tile), self._source(row)
+        return TableRow(number, len(self.plan.rows), limits, tile, source)
+
+    def _source(self, row: Row) -> str:
+        """Who chose a row."""
+        table = self.table
+        if table and row in table.measured and self.tuning:
+            return f"timed on {self.tuning.gpu}"
+        tiles = len(table.tiles) if table else 0
+        whose = "" if self.plan.tiles_text == AUTO else ", some of them from the spec"
+        return f"the model, among {tiles} tiles{whose}; nothing was timed"
+
+    def _raced(self) -> str:
+        return (
+            f"Triton's autotuner times all {len(self.plan.configs)} tiles at the first "
+            "call of each M, N, K; this one the model expects to win"
+        )
+
+
+def _holds(row: Row, shape: Shape) -> bool:
+    limits = (row.m, row.n, row.k)
+    return all(
+        most is None or size <= most
+        for size, most in zip(shape.sizes, limits, strict=True)
+    )
+
+
+def undescribed(plan: Plan, shape: Shape, schedule: str) -> str | None:
+    """Why no descriptor of a schedule can describe contiguous tensors, or None."""
+    for name, size in _described_rows(plan, shape, SCHEDULES[schedule].described):
+        if size % _DESCRIBED:
+            return (
+                f"rows of {name} are {size:,} bytes, no multiple of {_DESCRIBED}, so "
+                "no descriptor can describe it"
+            )
+    return None
+
+
+def _described_rows(
+    plan: Plan, shape: Shape, roles: frozenset[str]
+) -> Iterator[tuple[str, int]]:
+    """The tensors of the roles, and the bytes of a row of each."""
+    if "inputs" in roles:
+        sizes = dict(zip("MNK", shape.sizes, strict=True))
+        for matrix in (plan.a, plan.b):
+            row = sizes[matrix.stored_sizes[-1]] * plan.product.bytes
+            yield matrix.name, row
+    if "operands" in roles:
+        for one in plan.operands:
+            if one.is_matrix:
+                yield one.name, shape.n * DTYPES[one.dtype].bytes
+    if "results" in roles:
+        for result in plan.results:
+            yield result.name, shape.n * DTYPES[result.dtype].bytes
+
+
+def offers(case: Case) -> tuple[Offer, ...]:
+    """Every schedule: why it cannot serve the shape, or its best tile."""
+    return tuple(_offer(case, name) for name in SCHEDULES)
+
+
+def _offer(case: Case, name: str) -> Offer:
+    plan, title = case.plan, SCHEDULES[name].title
+    reason = why_not(name, Kernel(plan.layout, plan.product, case.target))
+    reason = reason or undescribed(plan, case.shape, name)
+    if reason is None and name == "gemv" and case.shape.m > 1:
+        reason = f"gemv reads all of B once for each of the {case.shape.m} rows of A"
+    tiles = [tile for tile in case.candidates if tile.schedule == name]
+    if reason is None and not tiles:
+        reason = _missing(case, name)
+    if reason:
+        return Offer(name, title, reason)
+    times = case.times
+    timed = [tile for tile in tiles if tile in times]
+    best = min(timed, key=lambda tile: times[tile]) if timed else tiles[0]
+    return Offer(name, title, None, spelled(best), case.seconds(best), times.get(best))
+
+
+def _missing(case: Case, name: str) -> str:
+    """Why no tile of a schedule that could serve is among the candidates."""
+    plan = case.plan
+    wanted = plan.schedule.strip("[]").split(", ")
+    if AUTO not in wanted and name not in wanted:
+        return f"the spec asks for {plan.schedule}"
+    if plan.tiles_text != AUTO:
+        return "the spec lists its tiles, and none is for this schedule"
+    if case.table and not case.table.tiles:
+        return "the measured table has no row of it"
+    return "none of its tiles fits registers and shared memory"
+
+
+def tuning_of(plan: Plan, target: Target, tunings: Sequence[Tuning]) -> Tuning | None:
+    """The tuning file that has the kernel on the target."""
+    found = [
+        one for one in tunings if one.target == target.name and plan.name in one.kernels
+    ]
+    return found[-1] if found else None
+
+
+def target_of(plan: Plan, name: str, tunings: Sequence[Tuning]) -> Target:
+    """A target of the kernel, with calibrated rates if a tuning file has some."""
+    if plan.tables:
+        return plan.target(name)
+    fitted, target = calibrated(name, tunings), TARGETS[name]
+    return replace(target, rates=fitted.rates or target.rates) if fitted else target
+
+
+def calibrated(name: str, tunings: Sequence[Tuning]) -> Tuning | None:
+    """The tuning file whose rates hold for a target."""
+    found = [one for one in tunings if one.target == name and one.rates]
+    return found[-1] if found else None
