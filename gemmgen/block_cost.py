@@ -28,13 +28,17 @@ _IN_STEP = 1.3
 SECTOR = 32
 """Bytes that memory and L2 move at a time."""
 
-_APART = 0.17e-9
-"""Seconds of an SM to load an element by itself (tiles of 64 to 128 rows in tiled,
-333 x 4097 x 1023, bf16, H200)."""
+_APART = 0.1e-9
+"""Seconds of an SM to load an element by itself (bf16 NT, ten shapes with K of 1023 to
+3001, H200: 0.08 to 0.17)."""
 
 _HELD = 64
 """Elements loaded one by one that a thread holds without spills (the same tiles: 96
 take 2 times as long, 128 take 8)."""
+
+_COLLISIONS = 2.05
+"""How much longer multiply-adds take where B lies along K, as if the banks of shared
+memory collided (ieee, 4096^3, H200: 6.34 ms NT, 3.09 NN, the same tile)."""
 
 _TURNED = 0.29e-9
 """Seconds of an SM to turn an element over for a unit that reads along K alone (tf32
@@ -97,7 +101,8 @@ def block_cost(
     line = tile.k * product.bytes
     unit = 2 * rows * columns * tile.k / target.flops_per_clock[product.kind]
     if by == "fma":
-        unit *= 1 + _reads_by_each(tile)
+        along_k = LAYOUTS[product.layout].b_transposed
+        unit *= (1 + _reads_by_each(tile)) * (_COLLISIONS if along_k else 1)
     loaded = (tile.m + tile.n) * line
     moved = 0 if tile.schedule == "gemv" else loaded + (rows + columns) * line
     if cut:

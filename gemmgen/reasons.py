@@ -47,6 +47,8 @@ def _through_descriptors(kernel: Kernel) -> str | None:
             f"{_spoken(kernel)} is multiplied from registers, where blocks that "
             "descriptors load only take room"
         )
+    if kernel.target.architecture >= 100 and kernel.product.kind == "tf32x3":
+        return "tf32x3 splits its operands in registers, which tcgen05 reads none from"
     along_k = kernel.product.kind != "tf32" or kernel.layout == "NT"
     if kernel.target.architecture >= 100 and not along_k:
         return f"tcgen05 reads tf32 along K alone, which layout {kernel.layout} is not"

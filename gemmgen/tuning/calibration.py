@@ -13,6 +13,9 @@ from gemmgen.tuning_file import Tuning
 
 _FIRST_STEP, _LAST_STEP = 1.2, 1.01
 """Factors by which constants are tried, at first and in the end."""
+_TRUST = 0.002
+"""What being apart from the target's own constants costs: what the times say little of
+stays near them."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,9 @@ def fit(
         off = (one.weight * abs(_off(one, there)) for one in timings)
         return sum(off) / sum(one.weight for one in timings)
 
+    def cost(rates: Rates) -> float:
+        return error(rates) + _TRUST * _apart(rates, target.rates)
+
     best, least = target.rates, error(target.rates)
     before = least
     steps = {field.name: _FIRST_STEP for field in fields(Rates)}
@@ -64,14 +70,22 @@ def fit(
         for name, step in steps.items():
             value = getattr(best, name)
             tried = [replace(best, **{name: value * by}) for by in (step, 1 / step)]
-            errors = list(map(error, tried))
+            errors = list(map(cost, tried))
             if min(errors) < least:
                 least, best = min(errors), tried[errors.index(min(errors))]
             else:
                 steps[name] = math.sqrt(step)
         if on_step:
             on_step(f"{100 * least:.1f} % off")
-    return Fit(_rounded(best), len(timings), before, least)
+    return Fit(_rounded(best), len(timings), before, error(best))
+
+
+def _apart(rates: Rates, others: Rates) -> float:
+    """How far constants are from others: the sum of their squared logarithms."""
+    ratios = (
+        getattr(rates, one.name) / getattr(others, one.name) for one in fields(Rates)
+    )
+    return sum(math.log(ratio) ** 2 for ratio in ratios)
 
 
 def _off(timing: _Timing, target: Target) -> float:
