@@ -84,11 +84,10 @@ def argue(
 
 def _block(case: Case, cost: Estimate) -> Block:
     each, target = cost.each, case.target
-    rate = target.flops_per_clock[case.plan.product.kind]
     return Block(
         unit=instruction(case.tile, case.plan.product, target),
-        flops=round(each.unit * target.rates.clock * rate),
-        flops_per_clock=rate,
+        flops=each.flops,
+        flops_per_clock=target.flops_per_clock[case.plan.product.kind],
         moved=each.moved,
         loaded=each.loaded,
         unit_seconds=each.unit,
