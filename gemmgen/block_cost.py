@@ -60,7 +60,8 @@ class BlockCost:
     """Seconds that a K block keeps the unit, shared memory and L2 of an SM busy.
 
     The unit can start once operands are `prepared` in registers. A load has the time of
-    `ahead` blocks to arrive in. `moved` bytes pass shared memory, `loaded` leave L2.
+    `ahead` blocks to arrive in. `flops` run, `moved` bytes pass shared memory and
+    `loaded` ones leave L2.
     """
 
     unit: float
@@ -68,6 +69,7 @@ class BlockCost:
     shared: float
     l2: float
     ahead: int
+    flops: int
     moved: int
     loaded: int
 
@@ -99,7 +101,8 @@ def block_cost(
     by = instruction(tile, product, target)
     rows = max(rows, _UNIT_ROWS.get(by, 1))
     line = tile.k * product.bytes
-    unit = 2 * rows * columns * tile.k / target.flops_per_clock[product.kind]
+    flops = 2 * rows * columns * tile.k
+    unit = flops / target.flops_per_clock[product.kind]
     if by == "fma":
         along_k = LAYOUTS[product.layout].b_transposed
         unit *= (1 + _reads_by_each(tile)) * (_COLLISIONS if along_k else 1)
@@ -115,6 +118,7 @@ def block_cost(
         moved / _SHARED_BYTES_PER_CLOCK / rates.clock,
         loaded / (bandwidth / target.sms),
         1 if tile.schedule == "gemv" else _ahead(tile, product, target, apart),
+        flops,
         moved,
         loaded,
     )

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from itertools import count
 
 from gemmgen.block_cost import LOOPING
-from gemmgen.cost import MAX_STAGES, Estimate, compulsory, estimate, planned_for
+from gemmgen.cost import Estimate, compulsory, estimate, planned_for
 from gemmgen.errors import UsageError, unknown
 from gemmgen.explanation.facts import (
     Argument,
@@ -45,6 +45,7 @@ DEFAULT = Shape(4096, 4096, 4096)
 _FITTED = "sm_90"
 """The target whose rates were measured; explained first where a kernel has it."""
 _MOST_SHOWN = 8
+_DEEPEST = 8
 _MADE = ("driver", "torch", "triton", "date")
 
 
@@ -84,11 +85,10 @@ def argue(
 
 def _block(case: Case, cost: Estimate) -> Block:
     each, target = cost.each, case.target
-    rate = target.flops_per_clock[case.plan.product.kind]
     return Block(
         unit=instruction(case.tile, case.plan.product, target),
-        flops=round(each.unit * target.rates.clock * rate),
-        flops_per_clock=rate,
+        flops=each.flops,
+        flops_per_clock=target.flops_per_clock[case.plan.product.kind],
         moved=each.moved,
         loaded=each.loaded,
         unit_seconds=each.unit,
@@ -126,9 +126,9 @@ def _stages(case: Case, cost: Estimate) -> Stages:
 
 
 def _depths(case: Case) -> list[Depth]:
-    """Every depth up to the deepest that was measured; gemv has no ring."""
+    """Every depth up to `_DEEPEST`, or the tile's own; gemv has no ring."""
     product, target = case.plan.product, case.target
-    deepest = max(case.tile.stages, MAX_STAGES)
+    deepest = max(case.tile.stages, _DEEPEST)
     last = 1 if case.tile.schedule == "gemv" else deepest
     tiles = [replace(case.tile, stages=stages) for stages in range(1, last + 1)]
     return [

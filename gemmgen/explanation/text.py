@@ -94,11 +94,12 @@ def _stages(told: Argument) -> Iterator[str]:
 
 def _block(told: Argument) -> Iterator[dict[str, str]]:
     block, rates = told.block, told.sources.rates
-    clock = f"{rates['clock'] / 1e9:.2f} GHz"
+    clock = f"{block.flops_per_clock} a clock, {rates['clock'] / 1e9:.2f} GHz"
+    reads = " and their loads" if block.unit == "fma" else ""
     yield {
         "part": block.unit,
         "time": _ns(block.unit_seconds),
-        "work": f"{block.flops:,} FLOP at {block.flops_per_clock} a clock, {clock}",
+        "work": f"{block.flops:,} FLOP{reads} at {clock}",
     }
     if block.prepared:
         yield {
