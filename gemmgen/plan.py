@@ -119,12 +119,11 @@ class _Planner:
         self, spec: KernelSpec, targets: Sequence[str], tunings: Sequence[Tuning]
     ) -> None:
         self.spec = spec
-        self.tuned = {
-            one.target: one.kernels[spec.name]
-            for one in tunings
-            if spec.name in one.kernels
-        }
-        self.gpus = {one.target: one.gpu for one in tunings if spec.name in one.kernels}
+        mine = [
+            one for one in tunings if spec.name in one.kernels and one.target in targets
+        ]
+        self.tuned = {one.target: one.kernels[spec.name] for one in mine}
+        self.gpus = {one.target: one.gpu for one in mine}
         self.targets = [TARGETS[name] for name in targets]
         self.errors: list[SpecError] = []
 
