@@ -157,9 +157,9 @@ def test_a_later_answer_calls_for_more_stages() -> None:
 
 
 def test_a_ring_waits_until_its_blocks_hide_the_latency() -> None:
-    sizes, size = (4096, 4096, 4096), Tile(128, 128, 64, 8, 2, 8)
+    sizes, size = (4096, 4096, 4096), Tile(64, 64, 64, 8, 2, 4)
     waits = []
-    for stages in range(2, 6):
+    for stages in range(2, 9):
         found = estimate(sizes, replace(size, stages=stages), HALF, H200)
         hidden = (stages - 1) * found.together * found.each.seconds
         assert found.waits == (H200.rates.latency > hidden)
@@ -218,6 +218,16 @@ def test_parts_fill_the_gpu_and_are_never_short(m: int, n: int, k: int) -> None:
     assert parts >= 1 and (parts == 1 or parts * tiles <= H200.sms)
     assert parts == 1 or k > (parts - 1) * 4 * 64
     assert parts_of((m, n, k), replace(size, split_k=3), H200) == 3
+
+
+def test_each_part_of_a_split_k_costs_its_sums() -> None:
+    sizes, size = (64, 64, 8192), Tile(64, 64, 64, 8, 4, 4, "split_k", 4)
+    rates = H200.rates
+    more = replace(size, split_k=8)
+    four, eight = (estimate(sizes, one, HALF, H200).outside for one in (size, more))
+    each = rates.part + 4 * 64 * 64 / rates.store_bandwidth
+    assert eight - four == pytest.approx(4 * each)
+    assert estimate(sizes, size, HALF, H200).parts == 4
 
 
 def test_splitting_k_pays_where_there_are_few_tiles() -> None:
