@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         outputs,
         plot,
         source,
+        tune,
         verify,
     )
 
@@ -33,6 +34,7 @@ __all__ = [
     "outputs",
     "plot",
     "source",
+    "tune",
     "verify",
 ]
 

@@ -119,11 +119,13 @@ class _Planner:
         self, spec: KernelSpec, targets: Sequence[str], tunings: Sequence[Tuning]
     ) -> None:
         self.spec = spec
-        mine = [
-            one for one in tunings if spec.name in one.kernels and one.target in targets
-        ]
-        self.tuned = {one.target: one.kernels[spec.name] for one in mine}
-        self.gpus = {one.target: one.gpu for one in mine}
+        mine = {
+            one.target: one for one in tunings
+            if one.target in targets
+            and spec.name in one.kernels and one.kernels[spec.name].rules
+        }  # fmt: skip
+        self.tuned = {name: one.kernels[spec.name] for name, one in mine.items()}
+        self.gpus = {name: one.gpu for name, one in mine.items()}
         self.targets = [TARGETS[name] for name in targets]
         self.errors: list[SpecError] = []
 
