@@ -356,6 +356,7 @@ def test_a_stream_keeps_its_workspace_until_it_needs_a_larger_one(
     assert parts.numel() == 4 * 3 * 16 * 32 and parts.dtype == torch.float32
     assert counts.numel() >= 4 and not counts.any()
     assert workspace(2, 3)[0] is parts
+    assert workspace(4, 30)[0].numel() == 4 * 30 * 16 * 32  # more of the same tiles
     larger, more = workspace(2000, 3)
     assert larger.numel() == 2000 * 3 * 16 * 32 and more.numel() >= 2000
     assert workspace(4, 3)[0] is larger
