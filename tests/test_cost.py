@@ -51,12 +51,14 @@ rows = st.one_of(st.integers(1, 300), st.integers(1, 8192))
 lines = st.integers(1, 128).map(lambda count: 64 * count)
 
 
+@settings(deadline=None)
 @given(cases, rows, lines, lines)
 def test_twice_as_deep_is_never_faster(case: Case, m: int, n: int, k: int) -> None:
     deeper, time = (predicted_time((m, n, size), *case) for size in (2 * k, k))
     assert time <= deeper <= 2.2 * time
 
 
+@settings(deadline=None)
 @given(cases, st.integers(1, 32), st.integers(1, 32), lines)
 def test_more_whole_tiles_are_never_faster(
     case: Case, tiles_m: int, tiles_n: int, k: int
@@ -69,6 +71,7 @@ def test_more_whole_tiles_are_never_faster(
     assert time <= predicted_time((m, 2 * n, k), tile, *case[1:])
 
 
+@settings(deadline=None)
 @given(cases, rows, lines, lines)
 def test_no_time_is_under_the_roofline(case: Case, m: int, n: int, k: int) -> None:
     tile, product, target = case
@@ -81,6 +84,7 @@ def test_no_time_is_under_the_roofline(case: Case, m: int, n: int, k: int) -> No
         assert time > rates.launch + 2 * m * n * k / flops
 
 
+@settings(deadline=None)
 @given(cases, rows, lines, lines)
 def test_an_estimate_adds_up(case: Case, m: int, n: int, k: int) -> None:
     tile, _, target = case
@@ -117,6 +121,7 @@ def test_a_deeper_ring_is_slower_only_where_fewer_programs_fit(target: str) -> N
     assert seen > 50
 
 
+@settings(deadline=None)
 @given(st.sampled_from(RINGS))
 def test_best_stages_are_the_fewest_within_half_a_percent(case: Case) -> None:
     tile, product, target = case
@@ -187,6 +192,7 @@ def test_rows_beyond_the_matrix_cost_what_descriptors_fill() -> None:
     )
 
 
+@settings(deadline=None)
 @given(st.sampled_from(CASES), rows, lines, lines)
 def test_rows_that_are_not_aligned_are_slower(
     case: Case, m: int, n: int, k: int
@@ -210,6 +216,7 @@ def test_where_rows_start_depends_on_the_layout() -> None:
         assert row_bytes(sizes, replace(HALF, layout=layout)) == bytes_
 
 
+@settings(deadline=None)
 @given(rows, lines, st.integers(1, 65536))
 def test_parts_fill_the_gpu_and_are_never_short(m: int, n: int, k: int) -> None:
     size = Tile(64, 64, 64, 8, 4, 4, "split_k", FILL)
@@ -242,7 +249,7 @@ def test_splitting_k_pays_where_there_are_few_tiles() -> None:
     )
 
 
-@settings(max_examples=30)
+@settings(max_examples=30, deadline=None)
 @given(cases, rows, lines, lines, st.floats(1.1, 4.0))
 def test_a_faster_gpu_is_faster(
     case: Case, m: int, n: int, k: int, times: float

@@ -53,6 +53,7 @@ def total(rules: Sequence[Rule], points: Sequence[Point]) -> float:
     return sum(loss(found(rules, point.sizes), point) for point in points)
 
 
+@settings(deadline=None)
 @given(many, prices)
 def test_every_shape_finds_a_rule(points: list[Point], price: float) -> None:
     rules = decide(points, GRID, price)
@@ -61,6 +62,7 @@ def test_every_shape_finds_a_rule(points: list[Point], price: float) -> None:
         assert found(rules, at) in TILES
 
 
+@settings(deadline=None)
 @given(many, prices)
 def test_rules_are_sorted_and_end_where_classes_do(
     points: list[Point], price: float
@@ -73,6 +75,7 @@ def test_rules_are_sorted_and_end_where_classes_do(
         assert m in GRID.m and n in GRID.n and k in GRID.k
 
 
+@settings(deadline=None)
 @given(many, prices)
 def test_no_rule_can_be_left_out(points: list[Point], price: float) -> None:
     """Each serves some shape that would find another tile without it."""
@@ -85,6 +88,7 @@ def test_no_rule_can_be_left_out(points: list[Point], price: float) -> None:
         assert before != [found(rest, cell) for cell in cells]
 
 
+@settings(deadline=None)
 @given(many)
 def test_for_nothing_each_class_gets_its_fastest_tile(points: list[Point]) -> None:
     one_each = list({GRID.cell(point.sizes): point for point in points}.values())
@@ -94,6 +98,7 @@ def test_for_nothing_each_class_gets_its_fastest_tile(points: list[Point]) -> No
         assert point.times[found(rules, point.sizes)] == best
 
 
+@settings(deadline=None)
 @given(many, prices, prices)
 def test_a_higher_price_buys_no_better_table(
     points: list[Point], one: float, other: float
@@ -118,6 +123,7 @@ def test_a_higher_price_gives_no_more_rules() -> None:
         assert counts[0] > counts[-1] == 1
 
 
+@settings(deadline=None)
 @given(many)
 def test_at_a_price_beyond_all_losses_there_is_one_rule(points: list[Point]) -> None:
     (rule,) = decide(points, GRID, 1e9)
@@ -125,6 +131,7 @@ def test_at_a_price_beyond_all_losses_there_is_one_rule(points: list[Point]) -> 
     assert math.isclose(sum(loss(rule.tile, point) for point in points), least)
 
 
+@settings(deadline=None)
 @given(st.lists(points(), min_size=2, max_size=6))
 def test_a_tile_that_cannot_serve_is_not_chosen_where_another_can(
     points: list[Point],

@@ -1,7 +1,7 @@
 """Tiles as text: what is written can be read, what cannot be launched is refused."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemmgen.model import FILL, Tile
@@ -27,11 +27,13 @@ def tiles(draw: st.DrawFn) -> Tile:
     )
 
 
+@settings(deadline=None)
 @given(tiles())
 def test_a_tile_is_its_text(tile: Tile) -> None:
     assert parsed(spelled(tile)) == tile
 
 
+@settings(deadline=None)
 @given(tiles(), tiles())
 def test_no_two_tiles_have_one_text(one: Tile, other: Tile) -> None:
     assert (spelled(one) == spelled(other)) == (one == other)
