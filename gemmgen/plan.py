@@ -123,12 +123,13 @@ class _Planner:
         self, spec: KernelSpec, targets: Sequence[str], tunings: Sequence[Tuning]
     ) -> None:
         self.spec = spec
-        self.tuned = {
-            one.target: one.kernels[spec.name]
-            for one in tunings
-            if spec.name in one.kernels
-        }
-        self.gpus = {one.target: one.gpu for one in tunings if spec.name in one.kernels}
+        mine = {
+            one.target: one for one in tunings
+            if one.target in targets
+            and spec.name in one.kernels and one.kernels[spec.name].rules
+        }  # fmt: skip
+        self.tuned = {name: one.kernels[spec.name] for name, one in mine.items()}
+        self.gpus = {name: one.gpu for name, one in mine.items()}
         rates = {one.target: one.rates for one in tunings if one.rates}
         self.targets = [
             replace(TARGETS[name], rates=rates.get(name, TARGETS[name].rates))

@@ -1,15 +1,21 @@
 """Tiles as people write them in tuning files: `tma 64x64x128 kfill s5 w4`."""
 
 import re
+from collections.abc import Iterator
 
+from gemmgen.errors import quoted
 from gemmgen.model import FILL, Tile
 from gemmgen.schedules import SCHEDULES
 
 _FORM = re.compile(
-    r"(?P<schedule>[a-z_]+) (?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)( g(?P<group_m>\d+))?"
-    r"( k(?P<split_k>\d+|fill))?( s(?P<stages>\d+))( w(?P<warps>\d+))"
+    r"(?P<schedule>[a-z_]+) (?P<m>N)x(?P<n>N)x(?P<k>N)( g(?P<group_m>N))?"
+    r"( k(?P<split_k>N|fill))? s(?P<stages>N) w(?P<warps>N)".replace(
+        "N", "[1-9][0-9]{0,3}"
+    )
 )
 _GROUP_M = 8
+_LEAST_SIDE = 16
+"""What a tensor core multiplies at least; gemv uses none."""
 
 
 def spelled(tile: Tile) -> str:
@@ -26,9 +32,10 @@ def parsed(text: str) -> Tile:
     """The tile that a line says; ValueError tells what is wrong with it."""
     match = _FORM.fullmatch(text)
     if match is None or match["schedule"] not in SCHEDULES:
-        raise ValueError(f"tile {text!r} must be like 'tma 64x64x128 kfill s5 w4'")
+        like = "'tma 64x64x128 kfill s5 w4'"
+        raise ValueError(f"tile {quoted(text)} must be like {like}")
     split_k = match["split_k"] or "1"
-    return Tile(
+    tile = Tile(
         int(match["m"]),
         int(match["n"]),
         int(match["k"]),
@@ -38,3 +45,21 @@ def parsed(text: str) -> Tile:
         match["schedule"],
         FILL if split_k == "fill" else int(split_k),
     )
+    for wrong in _faults(tile):
+        raise ValueError(f"tile {quoted(text)} {wrong}")
+    return tile
+
+
+def _faults(tile: Tile) -> Iterator[str]:
+    """Why no kernel could be launched with such a tile."""
+    sides = (tile.m, tile.n, tile.k)
+    if any(number & (number - 1) for number in (*sides, tile.warps)):
+        yield "has a side or warps that are no power of two, which Triton needs"
+    if tile.schedule == "gemv" and tile.m != 1:
+        yield "has more rows than the one that gemv computes"
+    if tile.schedule != "gemv" and min(sides) < _LEAST_SIDE:
+        yield f"has a side under {_LEAST_SIDE}"
+    if tile.schedule == "warp_specialized" and tile.warps not in (4, 8):
+        yield "has no consumers of four warps each: warps must be 4 or 8"
+    if tile.split_k != 1 and not SCHEDULES[tile.schedule].splits:
+        yield f"cuts K into parts, which {tile.schedule} does not"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from gemmgen.candidates import GROUP_M, candidates
+from gemmgen.choice import first
 from gemmgen.cost import best_stages
 from gemmgen.dispatch import Row, Table, row
 from gemmgen.epilogue import Epilogue
@@ -77,7 +78,7 @@ def _offered(
 
 def _serves_all(row: Row) -> bool:
     limits = (row.m, row.n, row.k)
-    return row.tile.schedule == FALLBACK and limits == (None, None, None)
+    return not first(row.tile) and limits == (None, None, None)
 
 
 def _measured_rows(

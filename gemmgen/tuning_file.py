@@ -3,16 +3,17 @@
 `gemmgen tune` writes `tuning/<gpu>.yaml` beside a spec, `build` reads all of them.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from gemmgen import shapes
 from gemmgen.decision import ANY, Rule
 from gemmgen.disk import blamed
-from gemmgen.errors import Mistakes, described, one_of, quoted
+from gemmgen.errors import Location, Mistakes, described, one_of, unknown
 from gemmgen.model import Tile
-from gemmgen.nodes import Node
+from gemmgen.nodes import UNKNOWN, Node, Value
 from gemmgen.shapes import Shape
 from gemmgen.targets import TARGETS, Rates
 from gemmgen.tile_text import parsed, spelled
@@ -21,6 +22,7 @@ from gemmgen.yaml_source import load
 FOLDER = "tuning"
 _VERSION = 1
 _KEYS = ("gemmgen-tuning", "gpu", "target", "made", "rates", "kernels")
+_MEASURED = ("rules", "unaligned", "microseconds")
 _SIZES = ("M", "N", "K")
 Times = Mapping[Shape, Mapping[Tile, float]]
 """Seconds by shape and tile."""
@@ -55,17 +57,17 @@ class Tuning:
     @property
     def file_name(self) -> str:
         """`nvidia_h200.yaml`."""
-        return "_".join(self.gpu.lower().replace("-", " ").split()) + ".yaml"
+        return "_".join(re.findall("[a-z0-9]+", self.gpu.lower())) + ".yaml"
 
     def as_text(self) -> str:
         """The file."""
         lines = [
             "# Written by `gemmgen tune`; `gemmgen build` reads the rules.",
             f"gemmgen-tuning: {_VERSION}",
-            f"gpu: {self.gpu}",
+            f"gpu: {_text(self.gpu)}",
             f"target: {self.target}",
             "made:",
-            *(f"  {key}: '{value}'" for key, value in self.made.items()),
+            *(f"  {key}: {_text(value)}" for key, value in self.made.items()),
         ]
         if self.rates:
             rates = asdict(self.rates).items()
@@ -90,6 +92,11 @@ class Tuning:
         return "\n".join(lines) + "\n"
 
 
+def _text(value: str) -> str:
+    """A text in quotes, as YAML has them."""
+    return "'" + value.replace("'", "''") + "'"
+
+
 def _rule_text(rule: Rule) -> str:
     limits = zip(_SIZES, rule.limits, strict=True)
     parts = [f"{size}: {int(most)}" for size, most in limits if most != ANY]
@@ -106,14 +113,12 @@ def read(path: Path) -> Tuning:
     mistakes = Mistakes()
     with blamed("read", path):
         root = load(path.read_bytes(), str(path), mistakes)
-    for key, place in root.keys.items():
-        if key not in _KEYS:
-            mistakes.add(place, f"unknown key {quoted(key)}")
+    _check_keys(root, _KEYS, mistakes)
     version = root.child("gemmgen-tuning")
-    if version is None or version.value != _VERSION:
+    if version is None or _number(version) != _VERSION:
         mistakes.add(root.location, f"gemmgen-tuning must be {_VERSION}")
     target = root.child("target")
-    if target is None or target.value not in TARGETS:
+    if target is None or str(target.value) not in TARGETS:
         place = target.location if target else root.location
         mistakes.add(place, "target is no architecture " + one_of(TARGETS))
     kernels = {
@@ -125,61 +130,78 @@ def read(path: Path) -> Tuning:
                 for shape, each in _shapes(node.at("microseconds"), mistakes)
             },
         )
-        for name, node in root.at("kernels").entries.items()
+        for name, node in _entries(root.at("kernels"), "kernels", mistakes)
+        if _check_keys(node, _MEASURED, mistakes)
     }
+    made = {
+        key: str(node.plain())
+        for key, node in _entries(root.at("made"), "made", mistakes)
+    }
+    gpu = root.child("gpu")
+    if gpu is None or not isinstance(gpu.value, str) or not gpu.value.isprintable():
+        place = gpu.location if gpu else root.location
+        mistakes.add(place, "gpu must be a text of one line")
     rates = _rates(root.at("rates"), mistakes)
     mistakes.stop_if_any()
-    made = root.at("made").plain() or {}
-    gpu = root.at("gpu").plain()
-    name = str(target.value if target else "")
-    return Tuning(str(gpu), name, made, kernels, rates)
+    name = str(target and target.value)
+    return Tuning(str(gpu and gpu.value), name, made, kernels, rates)
 
 
 def _rates(node: Node, mistakes: Mistakes) -> Rates | None:
     """The constants, if there are any: all of them, each a number above zero."""
     names = [field.name for field in fields(Rates)]
+    if node.value is None or not _check_keys(node, names, mistakes):
+        return None
     values = {}
-    for key, place in node.keys.items():
+    for name in names:
         try:
-            values[key] = float(str(node.at(key).plain()))
+            values[name] = float(str(node.at(name).plain()))
         except ValueError:
-            values[key] = 0.0
-        if key not in names:
-            mistakes.add(place, f"unknown key {quoted(key)}" + one_of(names))
-        elif not 0 < values[key] < ANY:
-            mistakes.add(node.at(key).location, f"{key} must be a number above zero")
-    missing = [name for name in names if node.keys and name not in node.keys]
-    if missing:
-        mistakes.add(node.location, "rates lack " + ", ".join(missing))
-    known = bool(values) and not missing and set(values) == set(names)
-    return Rates(**values) if known else None
+            values[name] = 0.0
+        if not 0 < values[name] < ANY:
+            mistakes.add(node.at(name).location, f"{name} must be a number above zero")
+    return Rates(**values)
 
 
 def _rules(node: Node, mistakes: Mistakes) -> Iterator[Rule]:
+    if not isinstance(node.value, list) and node.value not in (None, UNKNOWN):
+        mistakes.add(node.location, f"rules are a list, not {described(node.value)}")
     for item in node.items:
-        tile = item.at("tile")
-        limits: list[float] = []
-        for size in _SIZES:
-            value = item.at(size).plain()
-            limits.append(ANY if value is None else value)
-            if value is not None and type(value) is not int:
-                said = f"{size} must be a whole number, not {described(value)}"
-                mistakes.add(item.at(size).location, said)
-        found = _tile(str(tile.plain()), tile, mistakes)
-        if found:
-            yield Rule((limits[0], limits[1], limits[2]), found)
+        if not _check_keys(item, (*_SIZES, "tile"), mistakes):
+            continue
+        limits = [_limit(item.child(size), size, mistakes) for size in _SIZES]
+        text = item.at("tile")
+        tile = _tile(text.value, text.location, mistakes)
+        if tile:
+            yield Rule((limits[0], limits[1], limits[2]), tile)
 
 
-def _tile(text: str, node: Node, mistakes: Mistakes) -> Tile | None:
+def _limit(node: Node | None, size: str, mistakes: Mistakes) -> float:
+    if node is None:
+        return ANY
+    number = _number(node)
+    if isinstance(number, int) and 1 <= number <= shapes.LARGEST:
+        return number
+    if node.value is not UNKNOWN:
+        said = f"{size} must be a whole number from 1 to {shapes.LARGEST}"
+        mistakes.add(node.location, f"{said}, not {described(node.value)}")
+    return ANY
+
+
+def _tile(text: Value, place: Location, mistakes: Mistakes) -> Tile | None:
+    if not isinstance(text, str):
+        if text is not UNKNOWN:
+            mistakes.add(place, f"a tile must be a text, not {described(text)}")
+        return None
     try:
         return parsed(text)
     except ValueError as error:
-        mistakes.add(node.location, str(error))
+        mistakes.add(place, str(error))
         return None
 
 
 def _shapes(node: Node, mistakes: Mistakes) -> Iterator[tuple[Shape, Node]]:
-    for text, each in node.entries.items():
+    for text, each in _entries(node, "microseconds", mistakes):
         try:
             yield shapes.parse(text), each
         except ValueError as error:
@@ -187,12 +209,43 @@ def _shapes(node: Node, mistakes: Mistakes) -> Iterator[tuple[Shape, Node]]:
 
 
 def _times(node: Node, mistakes: Mistakes) -> Iterator[tuple[Tile, float]]:
-    for text, each in node.entries.items():
-        tile = _tile(text, each, mistakes)
-        try:
-            time = float(str(each.plain())) * 1e-6
-        except ValueError:
-            mistakes.add(each.location, f"{quoted(str(each.plain()))} is no time")
-            continue
-        if tile:
-            yield tile, time
+    for text, each in _entries(node, "times", mistakes):
+        tile, time = _tile(text, node.keys[text], mistakes), _number(each)
+        if time is None or not 0 < time < ANY:
+            if each.value is not UNKNOWN:
+                said = f"a time must be a number above 0, not {described(each.value)}"
+                mistakes.add(each.location, said)
+        elif tile:
+            yield tile, time * 1e-6
+
+
+def _number(node: Node) -> float | None:
+    """The number that a node holds; Python counts True as one."""
+    value = node.value
+    return (
+        value
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else None
+    )
+
+
+def _entries(node: Node, what: str, mistakes: Mistakes) -> Iterator[tuple[str, Node]]:
+    """The entries of a map; nothing at all is an empty one."""
+    if not isinstance(node.value, dict) and node.value not in (None, UNKNOWN):
+        mistakes.add(
+            node.location, f"{what} must be a map, not {described(node.value)}"
+        )
+    yield from node.entries.items()
+
+
+def _check_keys(node: Node, allowed: Collection[str], mistakes: Mistakes) -> bool:
+    """Whether it is a map; note it where it is none, and keys that say nothing."""
+    if not isinstance(node.value, dict):
+        if node.value is not UNKNOWN:
+            said = f"expected a map with {', '.join(allowed)}"
+            mistakes.add(node.location, f"{said}, not {described(node.value)}")
+        return False
+    for key in node.entries:
+        if key not in allowed:
+            mistakes.add(node.keys[key], unknown("key", key, allowed))
+    return True

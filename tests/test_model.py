@@ -1,19 +1,26 @@
 """The model's arithmetic, and its shared memory against the compiler's."""
 
+from dataclasses import replace
+from itertools import product as product_of
+
 import pytest
 
-from gemmgen.dispatch import candidates, table
+from gemmgen.candidates import candidates
 from gemmgen.model import (
+    FILL,
     Product,
     Tile,
-    best_stages,
+    accumulator_registers,
     fits,
     instruction,
     nearest_fitting,
-    predicted_time,
+    registers,
+    resident,
     shared_memory,
+    threads,
 )
-from gemmgen.targets import TARGETS
+from gemmgen.schedules import SCHEDULES
+from gemmgen.targets import TARGETS, Target
 
 HALF = Product("fp16", 2, 2)
 PRODUCTS = [
@@ -57,19 +64,9 @@ def test_unit_follows_tile_and_target() -> None:
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.kind)
-def test_candidates_fit_and_serve_every_shape(product: Product, target) -> None:
+def test_candidates_fit(product: Product, target: Target) -> None:
     tiles = candidates(product, target, 0, 256)
     assert tiles and all(fits(one, product, target) for one in tiles)
-    rows = table(tiles, product, target)
-    assert (rows[-1].m, rows[-1].n) == (None, None)
-    assert len(rows) <= 6
-
-
-def test_stages_are_the_fewest_that_are_as_fast() -> None:
-    target, size = TARGETS["sm_90"], tile(128, 256, 64, 2, 8)
-    assert best_stages(size, HALF, target) == 3
-    assert best_stages(tile(256, 256, 128, 2, 8), HALF, target) == 1
-    assert best_stages(tile(256, 256, 256, 2, 8), HALF, target) is None
 
 
 def test_nearest_fitting_fits_and_is_no_larger() -> None:
@@ -79,8 +76,57 @@ def test_nearest_fitting_fits_and_is_no_larger() -> None:
     assert near.m <= large.m and near.n <= large.n and near.k <= large.k
 
 
-def test_time_grows_with_every_size() -> None:
-    target, size = TARGETS["sm_90"], tile(128, 128, 64, 3, 8)
-    base = predicted_time((1024, 1024, 1024), size, HALF, target)
-    for sizes in ((8192, 1024, 1024), (1024, 8192, 1024), (1024, 1024, 8192)):
-        assert predicted_time(sizes, size, HALF, target) > base
+DESCRIBED = replace(tile(128, 128, 64, 4, 4), schedule="tma")
+POINTERS = tile(128, 128, 64, 4, 4)
+SPECIALIZED = replace(tile(128, 128, 64, 4, 8), schedule="warp_specialized")
+GEMV = Tile(1, 2, 1024, 8, 1, 4, "gemv")
+
+
+def test_registers_are_the_accumulator_and_what_addresses_take() -> None:
+    assert accumulator_registers(POINTERS, HALF) == 128 * 128 // 128
+    assert registers(POINTERS, HALF) == 128 + 72
+    assert registers(DESCRIBED, HALF) == 128 + 26
+    assert registers(SPECIALIZED, HALF) == 168
+    assert registers(GEMV, HALF) == 2 * 1024 // 128 + 24
+    double = accumulator_registers(POINTERS, Product("fp64", 8, 8))
+    assert double == 2 * accumulator_registers(POINTERS, HALF)
+    assert accumulator_registers(replace(POINTERS, warps=8), HALF) == 64
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_registers_are_what_a_thread_may_have(schedule: str) -> None:
+    for m, n, warps in ((16, 16, 4), (64, 256, 4), (256, 256, 4), (256, 256, 8)):
+        size = replace(tile(m, n, 64, 3, warps), schedule=schedule)
+        assert 24 < registers(size, HALF) <= 255
+
+
+def test_programs_on_an_sm_are_held_by_what_they_need_most_of() -> None:
+    target = TARGETS["sm_90"]
+    # 64 KiB a block and one for the system: three in 228 KiB.
+    assert shared_memory(tile(64, 64, 64, 4, 4), HALF, target) == 65_536
+    assert resident(tile(64, 64, 64, 4, 4), HALF, target) == 3
+    # 32 registers of sums and 72 more, in 128 threads: four in 65536.
+    assert resident(tile(64, 64, 64, 1, 4), HALF, target) == 65_536 // (104 * 128) == 4
+    assert resident(tile(16, 16, 16, 1, 16), HALF, target) == 65_536 // (73 * 512) == 1
+    # All a block may have is all that there is.
+    assert resident(tile(128, 256, 64, 4, 8), HALF, target) == 1
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.kind)
+def test_what_is_resident_fits_together(product: Product, target: Target) -> None:
+    for m, n, k, stages, schedule in product_of(
+        (16, 64, 128), (16, 64, 256), (16, 64), (1, 3, 6), ("tiled", "tma", "split_k")
+    ):
+        size = Tile(m, n, k, 8, stages, 4, schedule, FILL if schedule != "tiled" else 1)
+        if not fits(size, product, target):
+            continue
+        count = resident(size, product, target)
+        taken = shared_memory(size, product, target) + target.reserved_per_block
+        assert count >= 1
+        assert count * taken <= target.shared_per_sm
+        if count > 1:
+            assert count * threads(size) * registers(size, product) <= 65_536
+        deeper = replace(size, stages=stages + 1)
+        assert resident(deeper, product, target) <= count
+        assert shared_memory(deeper, product, target) >= taken - 1024

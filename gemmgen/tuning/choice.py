@@ -12,7 +12,7 @@ from gemmgen.cost import Sizes, predicted_time
 from gemmgen.decision import ANY, Grid, Point, Rule, decide
 from gemmgen.model import Tile, spills
 from gemmgen.plan import Plan
-from gemmgen.schedules import FALLBACK, SCHEDULES
+from gemmgen.schedules import SCHEDULES
 from gemmgen.shapes import Shape
 from gemmgen.targets import Target
 from gemmgen.tuning_file import Times
@@ -57,7 +57,7 @@ def rules_for(
             for shape, each in described.items()
         }
         rules += _decided(every, plan, target, aligned=True)[-1:]
-    return rules, others if others and others[-1].tile.schedule == FALLBACK else []
+    return rules, [] if others and first(others[-1].tile) else others
 
 
 def _decided(times: Times, plan: Plan, target: Target, *, aligned: bool) -> list[Rule]:

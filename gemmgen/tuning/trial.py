@@ -55,6 +55,8 @@ class Trial:
         calls = {tile: self._call(tile, given, outs) for tile in tiles}
         working = self._compiled(calls)
         right = self._right(working, given, outs)
+        if not right:
+            return {}
         first = race(
             right, self.device, budget_s=_FIRST_S, least_rounds=5, warm_up_s=0.02
         )
@@ -95,7 +97,7 @@ class Trial:
         """
         with ThreadPoolExecutor(cpu_count()) as pool:
             found = dict(zip(calls, pool.map(_problem, calls.values()), strict=True))
-        torch.cuda.synchronize()
+        self.device.synchronize()
         working = {}
         for tile, problem_ in found.items():
             said = problem_ and _problem(calls[tile])

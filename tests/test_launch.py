@@ -1,0 +1,565 @@
+"""What every launcher shares, on the CPU: remembered calls, rows, descriptors, types.
+
+Triton's own launcher needs a GPU; here a launch is played, and all around it is real.
+"""
+
+import importlib
+import math
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+import triton.language as tl  # noqa: E402
+
+from generated import _launch as launch  # noqa: E402
+from generated import _support as support  # noqa: E402
+
+CPU = torch.device("cpu")
+ANY = support.ANY
+
+
+# -- remembered ----------------------------------------------------------------------
+
+
+class Played(launch.Launch):
+    """A launch that computes a + b on the CPU; what repeats it does so too."""
+
+    log: list[str] = []  # noqa: RUF012 (cleared by the fixture)
+
+    def run(self) -> None:
+        a, b, c = self.tensors
+        c.copy_(a + b)
+        self.log.append("launched")
+        if launch.RECORD.launches is not None:
+            launch.RECORD.launches.append(self)
+
+    def repeats_for(self, passed: Any) -> bool:
+        return launch.addresses_of(self.tensors) == launch.addresses_of(passed)
+
+
+def played_repeat(one: Played, returned: list[torch.Tensor]) -> Callable[..., Any]:
+    """As `repeating`, which knows addresses alone: their tensors are looked up."""
+    shape, dtype = returned[0].shape, returned[0].dtype
+
+    def repeat(addresses: list[int], out: Any) -> Any:
+        if out is None:
+            out = torch.empty(shape, dtype=dtype)
+            BY_ADDRESS[out.data_ptr()] = out
+            addresses.append(out.data_ptr())
+        a, b, c = (BY_ADDRESS[address] for address in addresses)
+        c.copy_(a + b)
+        one.log.append("repeated")
+        return out
+
+    repeat.device = torch.cuda.current_device()  # type: ignore[attr-defined]
+    return repeat
+
+
+BY_ADDRESS: dict[int, torch.Tensor] = {}
+
+
+def noted(one: torch.Tensor) -> torch.Tensor:
+    BY_ADDRESS[one.data_ptr()] = one
+    return one
+
+
+def ones(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return noted(torch.randn(sizes).to(dtype))
+
+
+def adding(a: Any, b: Any, *, out: Any = None) -> Any:
+    """A launcher: checks, result, one launch."""
+    M, N = support.check("adding", "a", a, ("M", "N"), a.dtype)
+    support.check("adding", "b", b, (M, N), a.dtype, a.device)
+    c = support.result("adding", "out", out, (M, N), a.dtype, (a, b))
+    if N == 13:
+        raise RuntimeError("unlucky")
+    for _ in range(2 if N == 2 else 1):
+        Played(None, (1,), (a, b, c), ()).run()
+    return c
+
+
+@pytest.fixture(autouse=True)
+def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One device, called 0, and tensors of the CPU."""
+    monkeypatch.setattr(support, "INTERPRETED", True)
+    monkeypatch.setattr(launch, "INTERPRETED", False)
+    monkeypatch.setattr(launch, "repeating", played_repeat)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(Played, "log", [])
+    BY_ADDRESS.clear()
+    yield
+    assert launch.RECORD.launches is None
+
+
+def right(call: Callable[..., Any], a: torch.Tensor, b: torch.Tensor) -> str:
+    """Call, compare, and say what the call did."""
+    before = len(Played.log)
+    assert torch.equal(call(a, b), a + b)
+    return " ".join(Played.log[before:])
+
+
+def test_the_second_call_of_a_signature_repeats_the_first() -> None:
+    call = launch.remembered(adding)
+    a, b = ones(4, 5), ones(4, 5)
+    assert [right(call, a, b) for _ in range(3)] == ["launched", "repeated", "repeated"]
+    assert right(call, ones(4, 5), ones(4, 5)) == "repeated"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        lambda: (ones(5, 4), ones(5, 4)),
+        lambda: (ones(4, 5, dtype=torch.float64), ones(4, 5, dtype=torch.float64)),
+        lambda: (noted(torch.randn(5, 4).T), ones(4, 5)),
+        lambda: (ones(4, 5), noted(torch.randn(5, 4).T)),
+        lambda: (noted(torch.randn(4, 9)[:, :5]), ones(4, 5)),
+        lambda: (noted(torch.randn(21)[1:].view(4, 5)), ones(4, 5)),
+        lambda: (noted(torch.randn(1, 5).expand(4, 5)), ones(4, 5)),
+    ],
+    ids=["sizes", "dtype", "a transposed", "b transposed", "pitch", "offset", "spread"],
+)
+def test_another_signature_is_launched_afresh(other: Callable[[], Any]) -> None:
+    call = launch.remembered(adding)
+    assert right(call, ones(4, 5), ones(4, 5)) == "launched"
+    a, b = other()
+    assert right(call, a, b) == "launched"
+    assert right(call, a, b) == "repeated"
+    assert right(call, ones(4, 5), ones(4, 5)) == "repeated"
+
+
+def test_what_is_given_as_out_is_written_and_returned() -> None:
+    call = launch.remembered(adding)
+    a, b = ones(4, 5), ones(4, 5)
+    for did in ("launched", "repeated", "repeated"):
+        out = noted(torch.full((4, 5), torch.nan))
+        assert call(a, b, out=out) is out
+        assert torch.equal(out, a + b)
+        assert Played.log[-1] == did
+    wide = noted(torch.zeros(4, 8)[:, :5])
+    assert call(a, b, out=wide) is wide
+    assert torch.equal(wide, a + b)
+    assert Played.log[-1] == "launched"
+    assert right(call, a, b) == "launched"  # with a new result, another signature
+
+
+def test_results_do_not_share_memory() -> None:
+    call = launch.remembered(adding)
+    a, b = ones(4, 5), ones(4, 5)
+    results = [call(a, b) for _ in range(4)]
+    assert len({one.data_ptr() for one in results}) == 4
+
+
+def test_named_inputs_are_looked_at_afresh() -> None:
+    call = launch.remembered(adding)
+    a, b = ones(4, 5), ones(4, 5)
+    right(call, a, b)
+    before = len(Played.log)
+    assert torch.equal(call(a, b=b), a + b)
+    assert torch.equal(call(b=b, a=a), a + b)
+    assert Played.log[before:] == ["launched", "launched"]
+
+
+def test_a_result_where_an_input_starts_is_refused_every_time() -> None:
+    call = launch.remembered(adding)
+    a, b = ones(4, 5), ones(4, 5)
+    call(a, b, out=ones(4, 5))
+    call(a, b, out=ones(4, 5))
+    for out in (a, b):
+        with pytest.raises(ValueError, match="out must not share memory with an input"):
+            call(a, b, out=out)
+    assert len(Played.log) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("a", "b"), (None, None), (1, 2), ([], [])],
+    ids=["text", "none", "numbers", "lists"],
+)
+def test_what_is_no_tensor_is_the_launcher_s_to_refuse(arguments: Any) -> None:
+    call = launch.remembered(
+        lambda a, b, *, out=None: support.check("adding", "a", a, ("M", "N"), None)
+    )
+    with pytest.raises(ValueError, match="adding: a must be"):
+        call(*arguments)
+
+
+def test_an_error_is_not_remembered_and_leaves_nothing_behind() -> None:
+    call = launch.remembered(adding)
+    a, b = ones(4, 5), ones(4, 5)
+    right(call, a, b)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="unlucky"):
+            call(ones(4, 13), ones(4, 13))
+        assert launch.RECORD.launches is None
+        with pytest.raises(ValueError, match="adding: b must be"):
+            call(a, ones(5, 5))
+    assert right(call, a, b) == "repeated"
+
+
+def test_several_launches_are_not_repeated() -> None:
+    call = launch.remembered(adding)
+    a, b = ones(4, 2), ones(4, 2)
+    assert right(call, a, b) == right(call, a, b) == "launched launched"
+
+
+def test_a_launch_for_other_tensors_than_those_given_is_not_repeated() -> None:
+    def copying(a: Any, b: Any, *, out: Any = None) -> Any:
+        return adding(noted(a.clone()), b, out=out)
+
+    call = launch.remembered(copying)
+    a, b = ones(4, 5), ones(4, 5)
+    assert right(call, a, b) == right(call, a, b) == "launched"
+
+
+def test_another_current_device_is_not_served_from_what_is_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    call = launch.remembered(adding)
+    a, b = ones(4, 5), ones(4, 5)
+    right(call, a, b)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    assert right(call, a, b) == "launched"
+
+
+@pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook"])
+def test_a_hook_sees_every_launch(monkeypatch: pytest.MonkeyPatch, hook: str) -> None:
+    call = launch.remembered(adding)
+    a, b = ones(4, 5), ones(4, 5)
+    right(call, a, b)
+    hooks = {"launch_enter_hook": [], "launch_exit_hook": []}
+    hooks[hook].append(print)
+    runtime = SimpleNamespace(
+        **{name: SimpleNamespace(calls=calls) for name, calls in hooks.items()}
+    )
+    monkeypatch.setattr(launch.triton, "knobs", SimpleNamespace(runtime=runtime))
+    assert right(call, a, b) == "launched"
+    hooks[hook].clear()
+    assert right(call, a, b) == "repeated"
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "MOST_CALLS", 3)
+    known: list[dict[Any, Any]] = []
+    learn = launch.learn
+
+    def watched(launcher: Any, calls: Any, *rest: Any) -> Any:
+        known.append(calls)
+        return learn(launcher, calls, *rest)
+
+    monkeypatch.setattr(launch, "learn", watched)
+    call = launch.remembered(adding)
+    for rows in range(3, 20):
+        assert right(call, ones(rows, 5), ones(rows, 5)) == "launched"
+        assert right(call, ones(rows, 5), ones(rows, 5)) == "repeated"
+        assert 1 <= len(known[-1]) <= 3
+    assert right(call, ones(3, 5), ones(3, 5)) == "launched"
+
+
+def test_two_launchers_do_not_share_what_they_know() -> None:
+    one, other = launch.remembered(adding), launch.remembered(adding)
+    a, b = ones(4, 5), ones(4, 5)
+    right(one, a, b)
+    assert right(other, a, b) == "launched"
+
+
+def test_threads_get_their_own_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight threads call one launcher at sizes of their own, in step and often."""
+    monkeypatch.setattr(launch, "MOST_CALLS", 5)
+    call, start = launch.remembered(adding), threading.Barrier(8)
+
+    def work(number: int) -> int:
+        start.wait()
+        for turn in range(40):
+            rows = 3 + (number + turn) % 8
+            a, b = ones(rows, 5), ones(rows, 5)
+            got = call(a, b)
+            assert got.shape == (rows, 5)
+            assert torch.equal(got, a + b)
+        return number
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(work, range(8))) == list(range(8))
+    assert {"launched", "repeated"} == set(Played.log)
+
+
+def test_in_the_interpreter_nothing_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(launch, "INTERPRETED", True)
+    assert launch.remembered(adding) is adding
+
+
+def test_a_launcher_keeps_its_name_and_words() -> None:
+    call = launch.remembered(adding)
+    assert (call.__name__, call.__doc__) == ("adding", adding.__doc__)
+
+
+# -- tensor maps and workspaces ------------------------------------------------------
+
+
+def test_tensor_maps_are_made_once_an_address_and_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = []
+
+    def encoded(address: int, *like: Any) -> list[Any]:
+        made.append(address)
+        return [f"map {address}", 64, 1]
+
+    monkeypatch.setattr(launch, "encoded", encoded)
+    monkeypatch.setattr(launch, "MOST_MAPS", 3)
+    maps = launch.TensorMaps.__new__(launch.TensorMaps)
+    maps.like, maps.known = [("shape", "strides", "zero", {}), None], {}
+    for address in range(10):
+        found = maps.arguments((address, 7))
+        assert found == [f"map {address}", 64, 1, 7]
+        assert maps.arguments((address, 7)) is found
+        assert len(maps.known) <= 3
+    assert made == list(range(10))
+    assert maps.arguments((9, 8)) == ["map 9", 64, 1, 8]
+
+
+def workspaces(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """`workspace` on a played GPU, by stream."""
+    now = SimpleNamespace(stream=1, capturing=False)
+    monkeypatch.setattr(launch, "WORKSPACES", {})
+    monkeypatch.setattr(
+        torch.cuda, "is_current_stream_capturing", lambda: now.capturing
+    )
+    monkeypatch.setattr(
+        torch.cuda,
+        "current_stream",
+        lambda device: SimpleNamespace(cuda_stream=now.stream),
+    )
+
+    def found(tiles: int, parts: int, stream: int = 1, capturing: bool = False) -> Any:
+        now.stream, now.capturing = stream, capturing
+        return launch.workspace(CPU, tile(m=16, n=32), tiles, parts)
+
+    return found
+
+
+def test_a_stream_keeps_its_workspace_until_it_needs_a_larger_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    workspace = workspaces(monkeypatch)
+    parts, counts = workspace(4, 3)
+    assert parts.numel() == 4 * 3 * 16 * 32 and parts.dtype == torch.float32
+    assert counts.numel() >= 4 and not counts.any()
+    assert workspace(2, 3)[0] is parts
+    assert workspace(4, 30)[0].numel() == 4 * 30 * 16 * 32  # more of the same tiles
+    larger, more = workspace(2000, 3)
+    assert larger.numel() == 2000 * 3 * 16 * 32 and more.numel() >= 2000
+    assert workspace(4, 3)[0] is larger
+    other, own = workspace(4, 3, stream=2)
+    assert other is not larger and own is not more
+    assert len(launch.WORKSPACES) == 2
+
+
+def test_a_graph_has_a_workspace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    workspace = workspaces(monkeypatch)
+    one, other = (workspace(4, 3, capturing=True) for _ in range(2))
+    assert one[1] is not other[1]
+    assert launch.WORKSPACES == {}
+
+
+def test_one_part_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert workspaces(monkeypatch)(100, 1)[0].numel() == 1
+
+
+def test_a_broken_launch_forgets_the_workspaces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Counts that it left behind would spoil the next launch."""
+    workspace = workspaces(monkeypatch)
+    workspace(4, 3)
+
+    class Broken:
+        def __getitem__(self, grid: Any) -> Any:
+            raise RuntimeError("out of resources")
+
+    one = launch.Launch(Broken(), (4, 3), (ones(2, 2),), (), tile(), splits=True)
+    with pytest.raises(RuntimeError, match="out of resources"):
+        one.run()
+    assert launch.WORKSPACES == {}
+
+
+def test_only_a_known_triton_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch.triton, "__version__", "3.7.1")
+    assert launch.trusted.__wrapped__(CPU) is False
+
+
+# -- select --------------------------------------------------------------------------
+
+
+def tile(schedule: str = "tiled", sm: int = 80, *limits: float, **more: int) -> Any:
+    M, N, K = limits or (ANY, ANY, ANY)
+    sizes = {"m": 16, "n": 16, "k": 16, "group_m": 8, "split_k": 1, "stages": 2}
+    return support.Tile(schedule, sm, M, N, K, **(sizes | {"warps": 4} | more))
+
+
+TABLE = (
+    tile("warp_specialized", 90, 64, 512, 1024),
+    tile("tma", 90, 64, 512, ANY),
+    tile("tma", 90, ANY, 512, ANY, m=32),
+    tile("tiled", 90, 128, ANY, ANY, m=64),
+    tile("tiled", 80),
+)
+GOOD = torch.zeros(64, 64)
+BAD = torch.zeros(64, 63)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sm", "matrix", "row"),
+    [
+        ((64, 512, 1024), 90, GOOD, 0),
+        ((64, 512, 1025), 90, GOOD, 1),
+        ((65, 512, 1024), 90, GOOD, 2),
+        ((64, 513, 1024), 90, GOOD, 3),
+        ((128, 10**9, 10**9), 90, GOOD, 3),
+        ((129, 513, 1), 90, GOOD, 4),
+        ((64, 512, 1024), 90, BAD, 3),
+        ((129, 512, 1024), 90, BAD, 4),
+        ((64, 512, 1024), 100, GOOD, 1),
+        ((64, 512, 1024), 89, GOOD, 4),
+        ((1, 1, 1), 80, GOOD, 4),
+        ((0, 0, 0), 90, GOOD, 0),
+    ],
+)
+def test_the_first_row_that_holds_serves(
+    monkeypatch: pytest.MonkeyPatch,
+    sizes: tuple[int, int, int],
+    sm: int,
+    matrix: torch.Tensor,
+    row: int,
+) -> None:
+    monkeypatch.setattr(support, "architecture", lambda device: sm)
+    monkeypatch.setattr(support, "specializes", lambda sm: sm == 90)
+    found = support.select(
+        TABLE, CPU, sizes, tma=(GOOD, matrix), warp_specialized=(matrix, GOOD)
+    )
+    assert found is TABLE[row]
+
+
+def test_a_gpu_below_every_row_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(support, "architecture", lambda device: 75)
+    with pytest.raises(RuntimeError, match="no tile for sm_75: add it to the spec's"):
+        support.select(TABLE, CPU, (1, 1, 1))
+
+
+def test_another_triton_takes_the_next_row_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(support, "architecture", lambda device: 90)
+    monkeypatch.setattr(support.triton, "__version__", "3.7.0")
+    support.specializes.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match="need Triton 3.6, another schedule runs"):
+            assert support.select(TABLE, CPU, (64, 512, 1024)) is TABLE[1]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert support.select(TABLE, CPU, (64, 512, 1024)) is TABLE[1]
+    finally:
+        support.specializes.cache_clear()
+
+
+def test_parts_fill_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(support, "processors", lambda device: 132)
+    fill = tile("split_k", split_k=support.FILL, k=64)
+    assert fill.parts(1, 10**6, CPU) == 132
+    assert fill.parts(40, 10**6, CPU) == 3
+    assert fill.parts(500, 10**6, CPU) == 1
+    assert fill.parts(1, 1024, CPU) == 1024 // (support.LEAST_BLOCKS * 64)
+    assert fill.parts(0, 0, CPU) == 1
+    assert tile("split_k", split_k=5).parts(500, 16, CPU) == 5
+
+
+# -- descriptors and index types -----------------------------------------------------
+
+
+def strided(rows: int, columns: int, pitch: int, offset: int = 0) -> torch.Tensor:
+    """A bf16 matrix that starts `offset` elements after a multiple of 16 bytes."""
+    room = torch.zeros(rows * pitch + columns + offset + 8, dtype=torch.bfloat16)
+    start = -room.data_ptr() // 2 % 8 + offset
+    return room[start:].as_strided((rows, columns), (pitch, 1))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "can"),
+    [
+        (strided(4, 64, 64), True),
+        (strided(4, 64, 72), True),
+        (strided(4, 64, 68), False),
+        (strided(4, 60, 64), False),
+        (strided(4, 60, 60), False),
+        (strided(4, 64, 64, offset=8), True),
+        (strided(4, 64, 64, offset=4), False),
+        (strided(4, 64, 64).T, False),
+        (strided(64, 4, 4).T, False),
+        (strided(4, 64, 8), False),
+        (strided(4, 64, 0), False),
+        (strided(1, 64, 64), True),
+        (strided(1, 64, 8), True),
+        (strided(1, 64, 0), True),
+        (strided(1, 64, 3), False),
+        (strided(0, 64, 64), False),
+        (strided(4, 0, 64), False),
+        (torch.zeros(4, 2, dtype=torch.float64), True),
+        (torch.zeros(4, 4, dtype=torch.float32), True),
+        (torch.zeros(4, 6, dtype=torch.float32), False),
+        (torch.zeros(4, 8, dtype=torch.float16).expand(4, 8), True),
+        (torch.zeros(4, 128, dtype=torch.float16)[:, ::2], False),
+    ],
+    ids=lambda one: str(one) if isinstance(one, bool) else
+    f"{tuple(one.shape)} by {one.stride()}",
+)  # fmt: skip
+def test_what_a_descriptor_can_describe(matrix: torch.Tensor, can: bool) -> None:
+    assert support.describable(matrix) is can
+
+
+def far(last: int) -> torch.Tensor:
+    """Two elements of a tensor that takes no memory, so many elements apart."""
+    return torch.empty(0, device="meta").as_strided((2,), (last,))
+
+
+@pytest.mark.parametrize(
+    ("tensors", "wide"),
+    [
+        ([far(2**31 - 1)], False),
+        ([far(2**31)], True),
+        ([far(1), far(2**31)], True),
+        ([far(1), far(2**31 - 1)], False),
+        ([torch.empty(2**16, 2**15, device="meta")], False),
+        ([torch.empty(2**16 + 1, 2**15, device="meta")], True),
+        ([torch.empty(2**16, 2**16, device="meta").T], True),
+        ([torch.empty(1, 2**20, device="meta").expand(2**20, 2**20)], False),
+        ([torch.empty(2**16, 2**15 + 1, device="meta")[:, :1]], True),
+        ([torch.empty(1, 1)], False),
+        ([], False),
+    ],
+)
+def test_the_index_type_counts_the_elements(
+    tensors: list[torch.Tensor], wide: bool
+) -> None:
+    assert support.offset_type(*tensors) is (tl.int64 if wide else tl.int32)
+
+
+def test_the_last_element_decides_not_the_count() -> None:
+    """(2^31 - 1) + 1 elements, the last of which has the number 2^31 - 1."""
+    whole = torch.empty(2**31, device="meta")
+    assert support.offset_type(whole) is tl.int32
+    assert support.offset_type(torch.empty(2**31 + 1, device="meta")) is tl.int64
+    assert math.prod(whole.shape) == 2**31
+
+
+def test_the_shared_modules_import_without_a_gpu() -> None:
+    assert importlib.import_module("generated._launch").DIRECT_TRITON == "3.6."

@@ -1,0 +1,99 @@
+"""Tiles as text: what is written can be read, what cannot be launched is refused."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gemmgen.model import FILL, Tile
+from gemmgen.schedules import SCHEDULES
+from gemmgen.tile_text import parsed, spelled
+
+
+@st.composite
+def tiles(draw: st.DrawFn) -> Tile:
+    schedule = draw(st.sampled_from(list(SCHEDULES)))
+    sides = [2 ** draw(st.integers(4, 9)) for _ in range(3)]
+    if schedule == "gemv":
+        sides = [1, 2 ** draw(st.integers(0, 3)), 2 ** draw(st.integers(4, 11))]
+    specialized = schedule == "warp_specialized"
+    splits = [FILL, *range(1, 65)] if SCHEDULES[schedule].splits else [1]
+    return Tile(
+        *sides,
+        draw(st.integers(1, 64)),
+        draw(st.integers(1, 12)),
+        draw(st.sampled_from((4, 8) if specialized else (1, 2, 4, 8, 16))),
+        schedule,
+        draw(st.sampled_from(splits)),
+    )
+
+
+@settings(deadline=None)
+@given(tiles())
+def test_a_tile_is_its_text(tile: Tile) -> None:
+    assert parsed(spelled(tile)) == tile
+
+
+@settings(deadline=None)
+@given(tiles(), tiles())
+def test_no_two_tiles_have_one_text(one: Tile, other: Tile) -> None:
+    assert (spelled(one) == spelled(other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("tile", "text"),
+    [
+        (Tile(128, 256, 64, 8, 3, 8), "tiled 128x256x64 s3 w8"),
+        (Tile(64, 64, 128, 8, 5, 4, "tma", FILL), "tma 64x64x128 kfill s5 w4"),
+        (Tile(64, 64, 128, 4, 5, 4, "split_k", 3), "split_k 64x64x128 g4 k3 s5 w4"),
+        (Tile(1, 2, 1024, 8, 1, 4, "gemv"), "gemv 1x2x1024 s1 w4"),
+    ],
+)
+def test_the_text_leaves_out_what_is_usual(tile: Tile, text: str) -> None:
+    assert spelled(tile) == text
+    assert parsed(text) == tile
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "None", "tma", "tma 64x64x128", "tma 64x64 s5 w4", "tma 64x64x128 s5"),
+        *("tma 64x64x128 w4 s5", "tma  64x64x128 s5 w4", "tma 64x64x128 s5 w4 "),
+        *("tma 64x64x128 s5 w4\n", "tma 64X64X128 s5 w4", "tma 64x64x-128 s5 w4"),
+        *("tma 0x64x128 s5 w4", "tma 064x64x128 s5 w4", "tma ٦٤x64x128 s5 w4"),
+        *("tma 64x64x128 s0 w4", "tma 64x64x128 s5 w0", "tma 64x64x128 k0 s5 w4"),
+        *(
+            "tma 64x64x128 g0 s5 w4",
+            "tma 64x64x128 full s5 w4",
+            "tma 16384x64x64 s1 w4",
+        ),
+        *("tmaa 64x64x128 s5 w4", "TMA 64x64x128 s5 w4", "auto 64x64x128 s5 w4"),
+    ],
+)
+def test_what_is_no_tile(text: str) -> None:
+    with pytest.raises(ValueError, match=r"^tile '.*' must be like 'tma 64x64x128 k"):
+        parsed(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("tma 48x64x128 s5 w4", "no power of two"),
+        ("tiled 64x64x64 s5 w3", "no power of two"),
+        ("tiled 8x64x64 s5 w4", "has a side under 16"),
+        ("gemv 2x2x1024 s1 w4", "more rows than the one"),
+        ("warp_specialized 128x128x64 s5 w16", "warps must be 4 or 8"),
+        ("tiled 64x64x64 k4 s5 w4", "cuts K into parts, which tiled does not"),
+        ("persistent 64x64x64 kfill s5 w4", "which persistent does not"),
+    ],
+)
+def test_tiles_that_no_kernel_could_take(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says) as caught:
+        parsed(text)
+    assert str(caught.value).startswith(f"tile '{text}' ")
+
+
+def test_a_long_text_is_cut_and_on_one_line() -> None:
+    with pytest.raises(ValueError) as caught:
+        parsed("tma\n" * 10_000)
+    assert len(str(caught.value)) < 200
+    assert "\n" not in str(caught.value)
