@@ -233,11 +233,13 @@ class Played(Trial):
         return call
 
 
-def test_a_trial_times_every_tile_that_works() -> None:
+def test_a_trial_keeps_the_best_of_the_tiles_that_work() -> None:
+    """A tile of `Played` takes the longer, the later it stands among the candidates."""
     trial = Played(FakeDevice(), lambda number: None)
     times = trial.race(SMALL)
     kept = at_shape(trial.tiles, trial.plan, SMALL, H200, aligned=True)
-    assert set(times) == set(kept)
+    best = sorted(kept, key=trial.tiles.index)[:16]
+    assert len(kept) > 16 and set(times) == set(best)
     assert trial.left_out == {}
     for tile, seconds in times.items():
         assert seconds == pytest.approx(1e-3 * (1 + trial.tiles.index(tile)))

@@ -24,6 +24,8 @@ from gemmgen.tuning.candidates import at_shape, candidates
 from gemmgen.verification import subject
 
 _FINALISTS = 8
+_KEPT = 16
+"""Tiles whose times a tuning file keeps at a shape: slower ones are chosen nowhere."""
 _FIRST_S, _FINAL_S = 0.15, 0.3
 """Seconds of the first race, among all, and of that among the finalists."""
 
@@ -67,7 +69,8 @@ class Trial:
         )
         # The losers' times, on the scale of the final: clocks drift between races.
         drift = final[best[0]].median / first[best[0]].median
-        return {tile: drift * first[tile].median for tile in best} | {
+        kept = best[:_KEPT]
+        return {tile: drift * first[tile].median for tile in kept} | {
             tile: timing.median for tile, timing in final.items()
         }
 
