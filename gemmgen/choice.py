@@ -72,7 +72,7 @@ def first(tile: Tile) -> bool:
 
 def exact_triton(tile: Tile) -> bool:
     """Whether the schedule runs with some versions of Triton alone."""
-    return tile.schedule == "warp_specialized"
+    return SCHEDULES[tile.schedule].triton is not None
 
 
 def _table(

@@ -197,12 +197,19 @@ def _up(size: int, unit: int) -> int:
 
 
 def spills(tile: Tile, product: Product) -> bool:
-    """Whether a part of K leaves too few registers beside a large accumulator.
+    """Whether a tile is known to spill with some Triton from 3.6 to 3.9, for sm_90.
 
-    tma with 128x128 and 4 warps spills 40 to 64 bytes if its K comes in parts, and none
-    if it does not (Triton 3.6, sm_90).
+    A part of K leaves too few registers beside a large accumulator: tma with 128x128
+    and 4 warps spills 40 to 64 bytes, and none if its K comes whole. Multiply-adds of
+    fp32 keep the block of A and B in registers, 8 to 16 bytes too much with 128 bytes
+    of K; fp64 spills 16 with 128 words of accumulator.
     """
-    return tile.split_k != 1 and accumulator_registers(tile, product) > 64
+    words = accumulator_registers(tile, product)
+    if product.kind == "ieee":
+        return tile.k * product.bytes > 64 and tile.m * tile.n > 32 * 32
+    if product.kind == "fp64":
+        return words > 64
+    return tile.split_k != 1 and words > 64
 
 
 def fits(tile: Tile, product: Product, target: Target) -> bool:

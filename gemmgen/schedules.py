@@ -13,7 +13,8 @@ class Schedule:
     `described` names the tensors that it takes as tensor descriptors: `inputs` (A and
     B), `operands` (those indexed [m, n]) and `results`; all others are pointers.
     `splits` says that K may be cut into parts, which meet in a workspace;
-    `transposes` that B's columns are the rows of what is multiplied.
+    `transposes` that B's columns are the rows of what is multiplied. `triton` is the
+    only version that a schedule is written for, where others may not compile it.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Schedule:
     described: frozenset[str] = frozenset()
     splits: bool = False
     transposes: bool = False
+    triton: str | None = None
 
     @property
     def kernel_suffix(self) -> str:
@@ -51,6 +53,7 @@ SCHEDULES: dict[str, Schedule] = {
             "warp_specialized", "producer and consumer warps", 90, 90,
             constants=(*_TILE, "STAGES", "TEAMS"),
             described=frozenset({"inputs", "operands", "results"}),
+            triton="3.6",
         ),
         Schedule(
             "gemv", "rows times the matrix, no tensor core", 80,

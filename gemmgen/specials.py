@@ -43,6 +43,8 @@ def specials(
     """
     found = []
     for m, n, blocks, warps, split_k in _SHAPES.get(schedule, ()):
+        if schedule != "gemv" and _one_line(m, product, target):
+            blocks = 1
         k = max(16, blocks * _BLOCK_BYTES // product.bytes)
         tile = Tile(m, n, k, GROUP_M, 1, warps, schedule, split_k)
         fma = schedule != "gemv" and instruction(tile, product, target) == "fma"
@@ -52,6 +54,11 @@ def specials(
         if stages and _holds(tile, product, burden):
             found.append(replace(tile, stages=stages))
     return found
+
+
+def _one_line(m: int, product: Product, target: Target) -> bool:
+    """Whether two cache lines of K spill 8 or 16 bytes in some layout (Triton 3.9)."""
+    return product.kind == "tf32x3" or (target.architecture >= 100 and m >= 64)
 
 
 def _holds(tile: Tile, product: Product, burden: int) -> bool:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import triton
+
 from gemmgen.dtypes import DTYPES
 from gemmgen.model import Tile, instruction, shared_memory
 from gemmgen.plan import Plan
@@ -63,8 +65,14 @@ class Compiled:
 
 
 def check_kernel(plan: Plan, module: ModuleType) -> Iterator[Compiled]:
-    """Compile the kernel of a generated module for all its tiles and targets."""
+    """Compile the kernel of a generated module for all its tiles and targets.
+
+    Schedules that are written for another Triton are left out, as launchers do.
+    """
     for target, tile in plan.tiles:
+        wanted = SCHEDULES[tile.schedule].triton
+        if wanted and not triton.__version__.startswith(f"{wanted}."):
+            continue
         kernel = jit_function(module, plan, tile.schedule)
         yield check_tile(plan, kernel, target, tile)
 
