@@ -1,3 +1,4 @@
+import gc
 import time
 from pathlib import Path
 from typing import Any
@@ -198,9 +199,12 @@ HOSTILE = {
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_a_hostile_file_is_refused_quickly(name: str) -> None:
+    gc.freeze()  # what other tests left behind is no work of this one
     start = time.process_time()
     found = message(HOSTILE[name].encode())
-    assert time.process_time() - start < 2
+    taken = time.process_time() - start
+    gc.unfreeze()
+    assert taken < 2
     assert all(character.isprintable() or character == "\n" for character in found)
     assert len(found) < 60_000
 
