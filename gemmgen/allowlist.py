@@ -6,6 +6,7 @@ defines or is listed here, and run nothing when imported but definitions.
 
 import ast
 import builtins
+from collections.abc import Sequence
 
 from gemmgen.functions import OPS
 from gemmgen.schedules import SCHEDULES
@@ -84,10 +85,12 @@ def check_module(tree: ast.Module, name: str) -> None:
     ]
     if public != [name]:
         raise NotAllowed(f"module {name} does not define {name} once")
-    known = _BUILTINS | set(_ATTRIBUTES) | _SUPPORT | _LAUNCH | _bound(tree)
-    if clash := _bound(tree) & (set(_ATTRIBUTES) | set(dir(builtins)) & _BUILTINS):
+    nodes = list(ast.walk(tree))
+    bound = _bound(nodes)
+    known = _BUILTINS | set(_ATTRIBUTES) | _SUPPORT | _LAUNCH | bound
+    if clash := bound & (set(_ATTRIBUTES) | set(dir(builtins)) & _BUILTINS):
         raise NotAllowed(f"module {name} binds {sorted(clash)}")
-    for node in ast.walk(tree):
+    for node in nodes:
         _check_node(node, known)
 
 
@@ -120,15 +123,18 @@ def _is_plain(node: ast.expr) -> bool:
     )
 
 
-def _bound(tree: ast.Module) -> set[str]:
+def _bound(nodes: Sequence[ast.AST]) -> set[str]:
     """Every name that the module itself binds, but for imports."""
-    bound = {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    bound |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    return bound | {
-        node.id
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
+    bound = set()
+    for node in nodes:
+        match node:
+            case ast.arg():
+                bound.add(node.arg)
+            case ast.FunctionDef():
+                bound.add(node.name)
+            case ast.Name(ctx=ast.Store()):
+                bound.add(node.id)
+    return bound
 
 
 def _check_node(node: ast.AST, known: set[str]) -> None:
