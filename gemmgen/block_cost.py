@@ -107,17 +107,17 @@ def block_cost(
         along_k = LAYOUTS[product.layout].b_transposed
         unit *= (1 + _reads_by_each(tile)) * (_COLLISIONS if along_k else 1)
     loaded = (tile.m + tile.n) * line
-    moved = 0 if tile.schedule == "gemv" else loaded + (rows + columns) * line
+    moved = 0 if tile.streams else loaded + (rows + columns) * line
     if cut:
         loaded = round(loaded * (1 + SECTOR / line))
     bandwidth = rates.l2_bandwidth * (_IN_STEP if tile.schedule in LOOPING else 1)
-    apart = apart and not row.described and tile.schedule != "gemv"
+    apart = apart and not row.described and not tile.streams
     return BlockCost(
         unit / rates.clock,
         _preparing(tile, product, target, apart, unit / rates.clock),
         moved / _SHARED_BYTES_PER_CLOCK / rates.clock,
         loaded / (bandwidth / target.sms),
-        1 if tile.schedule == "gemv" else _ahead(tile, product, target, apart),
+        1 if tile.streams else _ahead(tile, product, target, apart),
         flops,
         moved,
         loaded,

@@ -4,21 +4,19 @@ from dataclasses import replace
 
 from gemmgen.cost import best_stages
 from gemmgen.model import (
+    GROUP_M,
+    LINE_BYTES,
     Product,
     Tile,
     accumulator_registers,
+    block_k,
     instruction,
     why_not_compiled,
 )
 from gemmgen.targets import Target
 
-GROUP_M = 8
-"""Tiles a column of the L2 order; 4 to 16 hardly differ on square shapes."""
-
-_BLOCK_BYTES = 128
-"""Bytes of K in a block: a whole cache line of each row."""
-_FMA_BLOCK_BYTES = 64
-"""The same for multiply-adds, which keep the block of A and B in registers.
+_FMA_BLOCK_BYTES = LINE_BYTES // 2
+"""Bytes of K in a block of multiply-adds, which keep the block of A and B in registers.
 
 With 128 both tiles spill 8 or 16 bytes in some layout (64x64 under Triton 3.7 and 3.9,
 128x128 under 3.9, more beside gelu); with 64 neither does. The model sees no difference
@@ -49,8 +47,7 @@ def candidates(
     """
     found = []
     for name, shapes in _CANDIDATES.items():
-        block = _FMA_BLOCK_BYTES if name == "fma" else _BLOCK_BYTES
-        k = max(16, block // product.bytes)
+        k = block_k(_FMA_BLOCK_BYTES if name == "fma" else LINE_BYTES, product)
         for m, n, warps in shapes:
             tile = Tile(m, n, k, GROUP_M, 2, warps)
             unit = instruction(tile, product, target)

@@ -67,7 +67,7 @@ def first(tile: Tile) -> bool:
 
     The other pointer kernels would take calls from rows for tensors that are not.
     """
-    return bool(SCHEDULES[tile.schedule].described) or tile.schedule == "gemv"
+    return bool(SCHEDULES[tile.schedule].described) or tile.streams
 
 
 def exact_triton(tile: Tile) -> bool:
@@ -109,7 +109,7 @@ def sampled(
 
 def serves(tile: Tile, sizes: Sizes) -> bool:
     """Whether a tile is for such a shape: gemv reads B once for each row of A."""
-    return tile.schedule != "gemv" or sizes[0] == 1
+    return not tile.streams or sizes[0] == 1
 
 
 def _samples(limits: Sequence[float], unit: int) -> list[tuple[int, int]]:

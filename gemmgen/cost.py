@@ -108,10 +108,10 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
         sums = 4 * tile.m * tile.n * (parts + 1)
         outside += sums / rates.store_bandwidth
     traffic = compulsory(sizes, product)
-    if tile.schedule == "gemv":  # every row of A streams B once
+    if tile.streams:  # every row of A streams B once
         traffic += (m - 1) * n * k * product.bytes
     # Of a stream of small programs, some have loads under way at any time.
-    ramp = 0.0 if tile.schedule == "gemv" else rates.ramp
+    ramp = 0.0 if tile.streams else rates.ramp
     memory = traffic / rates.memory_bandwidth + ramp
     memory += filled_bytes(sizes, tile, product) / _FILLED
     return Estimate(
@@ -152,7 +152,7 @@ def between_tiles(
         return max(rates.handover, 2 * epilogue - loop)
     if tile.schedule in LOOPING:
         return epilogue
-    if tile.schedule == "gemv":
+    if tile.streams:
         return 0.0  # programs beside it keep memory busy
     return (rates.tile + epilogue) * (1.0 if together == 1 else _EXPOSED)
 
@@ -176,7 +176,7 @@ def best_stages(tile: Tile, product: Product, target: Target) -> int | None:
     within 0.5 % of the fastest win. A program that has the SM to itself takes all that
     fit.
     """
-    if tile.schedule == "gemv":
+    if tile.streams:
         return 1
     candidates = [replace(tile, stages=stages) for stages in range(1, MAX_STAGES + 1)]
     fitting = [one for one in candidates if fits(one, product, target)]

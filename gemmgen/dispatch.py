@@ -18,6 +18,11 @@ class Row:
     tile: Tile
     k: int | None = None
 
+    @property
+    def limits(self) -> tuple[int | None, int | None, int | None]:
+        """The largest M, N and K that it serves."""
+        return self.m, self.n, self.k
+
 
 @dataclass(frozen=True)
 class Table:

@@ -347,7 +347,7 @@ def _commas_first(line: str) -> str:
 def _cells(row: Row) -> list[str]:
     """One row of the table, a cell for each of `_COLUMNS`."""
     tile = row.tile
-    limits = ["ANY" if one is None else str(one) for one in (row.m, row.n, row.k)]
+    limits = ["ANY" if one is None else str(one) for one in row.limits]
     split_k = "FILL" if tile.split_k == FILL else str(tile.split_k)
     sizes = (tile.m, tile.n, tile.k, tile.group_m)
     return [

@@ -17,6 +17,12 @@ from gemmgen.targets import Target
 FILL = 0
 """The split_k of a tile that is cut into as many parts as there are SMs for."""
 
+GROUP_M = 8
+"""Tiles a column of the L2 order; 4 to 16 hardly differ on square shapes."""
+
+LINE_BYTES = 128
+"""A cache line: what a K block takes of each row, or a multiple of it."""
+
 LEAST_BLOCKS = 4
 """K blocks of a part when `split_k` is FILL, as the launcher's support module says."""
 
@@ -68,6 +74,11 @@ class Tile:
     split_k: int = 1
 
     @property
+    def streams(self) -> bool:
+        """Whether its schedule streams B past rows of A, with no tensor core."""
+        return SCHEDULES[self.schedule].streams
+
+    @property
     def teams(self) -> int:
         """Of a specialized kernel: consumers that each have a tile of their own, or 1.
 
@@ -86,6 +97,11 @@ def product_kind(dtype: str, precision: str | None) -> str:
     return (precision or "ieee") if dtype == "fp32" else DTYPES[dtype].name
 
 
+def block_k(wanted: int, product: Product) -> int:
+    """The k of a block that takes so many bytes of a row; units want 16 at least."""
+    return max(16, wanted // product.bytes)
+
+
 def instruction(tile: Tile, product: Product, target: Target) -> str:
     """The unit that Triton multiplies the tile with: fma, mma, wgmma or tcgen05.
 
@@ -93,7 +109,7 @@ def instruction(tile: Tile, product: Product, target: Target) -> str:
     that compute the transpose have n rows. Triton 3.6 has no tensor-core path for fp64
     above sm_90.
     """
-    if tile.schedule == "gemv" or product.kind == "ieee":
+    if tile.streams or product.kind == "ieee":
         return "fma"
     if product.kind == "fp64" and target.architecture > 90:
         return "fma"
@@ -131,7 +147,7 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     Beside the ring of K blocks, the epilogue reorders the result and the parts of a
     split K; it reuses the ring, for which the whole of the tile is an upper bound.
     """
-    if tile.schedule == "gemv":
+    if tile.streams:
         # A row of A is loaded along K, or along M and then reordered.
         row = tile.k if LAYOUTS[product.layout].a_transposed else tile.n * tile.warps
         return 4 * product.accumulator_words * max(row, tile.n * tile.warps)
@@ -238,7 +254,7 @@ def registers(tile: Tile, product: Product) -> int:
     """
     if tile.schedule == "warp_specialized":
         return 168  # of the launch; consumers then take 232, the producer 40
-    if tile.schedule == "gemv":  # the products, summed last, and two rows of addresses
+    if tile.streams:  # the products, summed last, and two rows of addresses
         return tile.n * tile.k // threads(tile) + 24
     beside = 26 if SCHEDULES[tile.schedule].described else 72
     return min(255, accumulator_registers(tile, product) + beside)

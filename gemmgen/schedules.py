@@ -13,8 +13,9 @@ class Schedule:
     `described` names the tensors that it takes as tensor descriptors: `inputs` (A and
     B), `operands` (those indexed [m, n]) and `results`; all others are pointers.
     `splits` says that K may be cut into parts, which meet in a workspace;
-    `transposes` that B's columns are the rows of what is multiplied. `triton` is the
-    only version that a schedule is written for, where others may not compile it.
+    `transposes` that B's columns are the rows of what is multiplied, `streams` that
+    rows of A go through all of B with no tensor core and no ring. `triton` is the only
+    version that a schedule is written for, where others may not compile it.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Schedule:
     described: frozenset[str] = frozenset()
     splits: bool = False
     transposes: bool = False
+    streams: bool = False
     triton: str | None = None
 
     @property
@@ -57,7 +59,7 @@ SCHEDULES: dict[str, Schedule] = {
         ),
         Schedule(
             "gemv", "rows times the matrix, no tensor core", 80,
-            constants=("BLOCK_N", "BLOCK_K"),
+            constants=("BLOCK_N", "BLOCK_K"), streams=True,
         ),
     )
 }  # fmt: skip

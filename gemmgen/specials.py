@@ -6,12 +6,20 @@ A short list by schedule: what won some shape when all of them were timed on an 
 
 from dataclasses import replace
 
-from gemmgen.candidates import GROUP_M
 from gemmgen.cost import best_stages
-from gemmgen.model import FILL, Product, Tile, accumulator_registers, instruction
+from gemmgen.model import (
+    FILL,
+    GROUP_M,
+    LINE_BYTES,
+    Product,
+    Tile,
+    accumulator_registers,
+    block_k,
+    instruction,
+)
+from gemmgen.schedules import SCHEDULES
 from gemmgen.targets import Target
 
-_BLOCK_BYTES = 128
 _SHAPES: dict[str, tuple[tuple[int, int, int, int, int], ...]] = {
     "warp_specialized": ((128, 256, 1, 8, 1), (128, 128, 1, 8, 1), (128, 128, 1, 4, 1)),
     "persistent": ((128, 256, 1, 8, 1), (128, 128, 1, 8, 1)),
@@ -41,13 +49,13 @@ def specials(
 
     `burden` is that of the epilogue, in tiles beside the accumulator.
     """
-    found = []
+    found, streams = [], SCHEDULES[schedule].streams
     for m, n, blocks, warps, split_k in _SHAPES.get(schedule, ()):
-        if schedule != "gemv" and _one_line(m, product, target):
+        if not streams and _one_line(m, product, target):
             blocks = 1
-        k = max(16, blocks * _BLOCK_BYTES // product.bytes)
+        k = block_k(blocks * LINE_BYTES, product)
         tile = Tile(m, n, k, GROUP_M, 1, warps, schedule, split_k)
-        fma = schedule != "gemv" and instruction(tile, product, target) == "fma"
+        fma = not streams and instruction(tile, product, target) == "fma"
         if fma != ((m, n) == _FMA):
             continue
         stages = best_stages(tile, product, target)

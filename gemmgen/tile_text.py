@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from gemmgen.errors import quoted
-from gemmgen.model import FILL, Tile
+from gemmgen.model import FILL, GROUP_M, Tile
 from gemmgen.schedules import SCHEDULES
 
 _FORM = re.compile(
@@ -13,7 +13,6 @@ _FORM = re.compile(
         "N", "[1-9][0-9]{0,3}"
     )
 )
-_GROUP_M = 8
 _LEAST_SIDE = 16
 """What a tensor core multiplies at least; gemv uses none."""
 
@@ -21,7 +20,7 @@ _LEAST_SIDE = 16
 def spelled(tile: Tile) -> str:
     """The tile in a line; group_m where it is not 8, split_k where it is not 1."""
     parts = [f"{tile.schedule} {tile.m}x{tile.n}x{tile.k}"]
-    if tile.group_m != _GROUP_M:
+    if tile.group_m != GROUP_M:
         parts.append(f"g{tile.group_m}")
     if tile.split_k != 1:
         parts.append("kfill" if tile.split_k == FILL else f"k{tile.split_k}")
@@ -39,7 +38,7 @@ def parsed(text: str) -> Tile:
         int(match["m"]),
         int(match["n"]),
         int(match["k"]),
-        int(match["group_m"] or _GROUP_M),
+        int(match["group_m"] or GROUP_M),
         int(match["stages"]),
         int(match["warps"]),
         match["schedule"],
@@ -55,9 +54,9 @@ def _faults(tile: Tile) -> Iterator[str]:
     sides = (tile.m, tile.n, tile.k)
     if any(number & (number - 1) for number in (*sides, tile.warps)):
         yield "has a side or warps that are no power of two, which Triton needs"
-    if tile.schedule == "gemv" and tile.m != 1:
+    if tile.streams and tile.m != 1:
         yield "has more rows than the one that gemv computes"
-    if tile.schedule != "gemv" and min(sides) < _LEAST_SIDE:
+    if not tile.streams and min(sides) < _LEAST_SIDE:
         yield f"has a side under {_LEAST_SIDE}"
     if tile.schedule == "warp_specialized" and tile.warps not in (4, 8):
         yield "has no consumers of four warps each: warps must be 4 or 8"

@@ -6,7 +6,7 @@ Refuses what a target cannot hold or Triton cannot compile, with the nearest tha
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from gemmgen.candidates import GROUP_M, candidates
+from gemmgen.candidates import candidates
 from gemmgen.choice import first
 from gemmgen.cost import best_stages
 from gemmgen.dispatch import Row, Table, row
@@ -14,6 +14,7 @@ from gemmgen.epilogue import Epilogue
 from gemmgen.errors import SpecError, SpecErrors
 from gemmgen.layouts import LAYOUTS
 from gemmgen.model import (
+    GROUP_M,
     Product,
     Tile,
     default_warps,
@@ -77,8 +78,7 @@ def _offered(
 
 
 def _serves_all(row: Row) -> bool:
-    limits = (row.m, row.n, row.k)
-    return not first(row.tile) and limits == (None, None, None)
+    return not first(row.tile) and row.limits == (None, None, None)
 
 
 def _measured_rows(

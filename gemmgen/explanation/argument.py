@@ -129,7 +129,7 @@ def _depths(case: Case) -> list[Depth]:
     """Every depth up to `_DEEPEST`, or the tile's own; gemv has no ring."""
     product, target = case.plan.product, case.target
     deepest = max(case.tile.stages, _DEEPEST)
-    last = 1 if case.tile.schedule == "gemv" else deepest
+    last = 1 if case.tile.streams else deepest
     tiles = [replace(case.tile, stages=stages) for stages in range(1, last + 1)]
     return [
         Depth(

@@ -111,7 +111,7 @@ class Case:
         )
 
     def _told(self, number: int, row: Row) -> TableRow:
-        limits = {"M": row.m, "N": row.n, "K": row.k}
+        limits = dict(zip("MNK", row.limits, strict=True))
         tile, source = spelled(row.tile), self._source(row)
         return TableRow(number, len(self.plan.rows), limits, tile, source)
 
@@ -132,10 +132,9 @@ class Case:
 
 
 def _holds(row: Row, shape: Shape) -> bool:
-    limits = (row.m, row.n, row.k)
     return all(
         most is None or size <= most
-        for size, most in zip(shape.sizes, limits, strict=True)
+        for size, most in zip(shape.sizes, row.limits, strict=True)
     )
 
 
@@ -177,8 +176,8 @@ def _offer(case: Case, name: str) -> Offer:
     plan, title = case.plan, SCHEDULES[name].title
     reason = why_not(name, Kernel(plan.layout, plan.product, case.target))
     reason = reason or undescribed(plan, case.shape, name)
-    if reason is None and name == "gemv" and case.shape.m > 1:
-        reason = f"gemv reads all of B once for each of the {case.shape.m} rows of A"
+    if reason is None and SCHEDULES[name].streams and case.shape.m > 1:
+        reason = f"{name} reads all of B once for each of the {case.shape.m} rows of A"
     tiles = [tile for tile in case.candidates if tile.schedule == name]
     if reason is None and not tiles:
         reason = _missing(case, name)

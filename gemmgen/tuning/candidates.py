@@ -7,9 +7,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
-from gemmgen.candidates import GROUP_M
 from gemmgen.cost import predicted_time
-from gemmgen.model import FILL, Tile, accumulator_registers, fits, spills
+from gemmgen.model import (
+    FILL,
+    GROUP_M,
+    LINE_BYTES,
+    Tile,
+    accumulator_registers,
+    block_k,
+    fits,
+    spills,
+)
 from gemmgen.plan import Plan
 from gemmgen.reasons import Kernel, why_not
 from gemmgen.schedules import FALLBACK, SCHEDULES
@@ -49,7 +57,7 @@ def at_shape(
         tile
         for tile in tiles
         if (aligned or not SCHEDULES[tile.schedule].described)
-        and (tile.schedule != "gemv" or shape.m <= _GEMV_ROWS)
+        and (not tile.streams or shape.m <= _GEMV_ROWS)
     ]
     able.sort(key=lambda tile: predicted_time(shape, tile, plan.product, target))
     kept: list[Tile] = []
@@ -75,7 +83,7 @@ def _deepest(tile: Tile, plan: Plan, target: Target) -> Tile | None:
 
 def _k_blocks(plan: Plan, *lines: int) -> list[int]:
     """Lengths of a K block that are so many cache lines of 128 bytes."""
-    return [max(16, 128 * count // plan.product.bytes) for count in lines]
+    return [block_k(count * LINE_BYTES, plan.product) for count in lines]
 
 
 def _specialized(plan: Plan) -> Iterator[Tile]:

@@ -128,7 +128,7 @@ def _load_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator
         yield f"{found[_WIDEST]} of {expected[_WIDEST]} loads of A and B are 128 bits"
     whole = any(one.axes == ("m", "n") for one in plan.operands)
     # The few columns of a gemv are no vector.
-    if whole and tile.schedule != "gemv" and not loads(ptx)[_WIDEST]:
+    if whole and not tile.streams and not loads(ptx)[_WIDEST]:
         yield "no load of an [m, n] operand is 128 bits wide"
 
 
@@ -156,7 +156,7 @@ def expected_loads(plan: Plan, target: Target, tile: Tile) -> Counter[int]:
     contiguous along K by single elements; tf32x3 is split in registers, which can.
     """
     unit, product = instruction(tile, plan.product, target), plan.product
-    if tile.schedule == "gemv":
+    if tile.streams:
         rows = max(1, tile.n * tile.k * product.bytes // (32 * tile.warps * _WIDEST))
         return Counter({_WIDEST: rows})
     along_k = unit in ("wgmma", "tcgen05") and product.kind == "tf32"
