@@ -47,8 +47,8 @@ class Ended:
     said: str
 
 
-# A child's most memory counts from its birth, as large as the process that it was forked
-# from: a small one in between keeps what other tests hold out of the figure.
+# The most memory of a child counts from its birth, when it is as large as what forked
+# it: a small process in between keeps what other tests hold out of the figure.
 MEASURE = f"""
 import os, resource, sys
 child = os.fork()
