@@ -28,9 +28,12 @@ _IN_STEP = 1.3
 SECTOR = 32
 """Bytes that memory and L2 move at a time."""
 
+_WHOLE, _ASYNCHRONOUS = 16, 4
+"""Bytes that a thread loads at most, and at least to load them past its registers."""
+
 _APART = 0.1e-9
-"""Seconds of an SM to load an element by itself (bf16 NT, ten shapes with K of 1023 to
-3001, H200: 0.08 to 0.17)."""
+"""Seconds of an SM to load elements of less than 16 bytes (bf16 NT, ten shapes with K
+of 1023 to 3001, H200: 0.08 to 0.17)."""
 
 _HELD = 64
 """Elements loaded one by one that a thread holds without spills (the same tiles: 96
@@ -88,13 +91,13 @@ class BlockCost:
 
 @cache
 def block_cost(
-    tile: Tile, product: Product, target: Target, apart: bool, cut: bool
+    tile: Tile, product: Product, target: Target, width: int, cut: bool
 ) -> BlockCost:
     """The cost of a K block of A and B.
 
-    `apart` says that rows start at no multiple of 16 elements, so that pointers load
-    each element by itself, into registers; `cut` that they start inside a sector, so
-    that one more is read. Blocks are written to shared memory once and read once.
+    Rows start at multiples of `width` elements, which pointers load at once; `cut` says
+    that rows start inside a sector, so that one more is read. Blocks are written to
+    shared memory once and read once.
     """
     rates, row = target.rates, SCHEDULES[tile.schedule]
     rows, columns = (tile.n, tile.m) if row.transposes else (tile.m, tile.n)
@@ -111,13 +114,14 @@ def block_cost(
     if cut:
         loaded = round(loaded * (1 + SECTOR / line))
     bandwidth = rates.l2_bandwidth * (_IN_STEP if tile.schedule in LOOPING else 1)
-    apart = apart and not row.described and not tile.streams
+    if row.described or tile.streams:
+        width = _WHOLE
     return BlockCost(
         unit / rates.clock,
-        _preparing(tile, product, target, apart, unit / rates.clock),
+        _preparing(tile, product, target, width, unit / rates.clock),
         moved / _SHARED_BYTES_PER_CLOCK / rates.clock,
         loaded / (bandwidth / target.sms),
-        1 if tile.streams else _ahead(tile, product, target, apart),
+        1 if tile.streams else _ahead(tile, product, target, width),
         flops,
         moved,
         loaded,
@@ -133,13 +137,15 @@ def _reads_by_each(tile: Tile) -> float:
     return 1 / math.sqrt(tile.m * tile.n / threads(tile))
 
 
-def _ahead(tile: Tile, product: Product, target: Target, apart: bool) -> int:
+def _ahead(tile: Tile, product: Product, target: Target, width: int) -> int:
     """K blocks whose loads are under way while one is multiplied."""
-    return 0 if apart else ring_blocks(tile, product, target) - 1
+    if width * product.bytes < _ASYNCHRONOUS:
+        return 0
+    return ring_blocks(tile, product, target) - 1
 
 
 def _preparing(
-    tile: Tile, product: Product, target: Target, apart: bool, unit: float
+    tile: Tile, product: Product, target: Target, width: int, unit: float
 ) -> float:
     """Seconds that registers work on a K block before its `unit` seconds.
 
@@ -147,10 +153,11 @@ def _preparing(
     split in three only the right block, since the left comes from registers anyhow.
     """
     seconds = 0.0
-    if apart:
+    if width * product.bytes < _WHOLE:
         elements = (tile.m + tile.n) * tile.k
-        spilled = max(1.0, elements / (_HELD * threads(tile))) ** 3
-        seconds += elements * spilled * _APART
+        held = width * product.bytes < _ASYNCHRONOUS
+        spilled = max(1.0, elements / (_HELD * threads(tile))) ** 3 if held else 1.0
+        seconds += elements / width * spilled * _APART
     if instruction(tile, product, target) == "wgmma":
         layout, turned = LAYOUTS[product.layout], SCHEDULES[tile.schedule].transposes
         m, n = tile.m * layout.a_transposed, tile.n * (not layout.b_transposed)

@@ -23,6 +23,10 @@ _BUSY = 2
 """How much longer a load takes when all SMs read from memory: 5 stages against 4 gain
 12 % (64x64x128 tiles, 128 x 4096 x 4096, H200), where 4 would hide it unloaded."""
 
+_OVERLAPPED = 0.5
+"""Share of the time to read a part of K alone that it takes after another (256 x 256 x
+32768 in 8 parts of 64x64 tiles and in 16 of 128x64: 20.4 and 25.8 us, H200)."""
+
 _FILLED = 6e12
 """Bytes per second that descriptors fill with zeros beyond a matrix, all SMs together:
 what tiles of more rows than M lose (64 to 128 rows, M = 4 to 32, H200: 4 to 8 TB/s)."""
@@ -62,12 +66,13 @@ class Estimate:
 
 def parts_of(sizes: Sizes, tile: Tile, target: Target) -> int:
     """In how many parts K is cut; FILL makes as many as there are SMs for."""
-    if tile.split_k != FILL:
+    if tile.split_k > 0:
         return tile.split_k
     m, n, k = sizes
     tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
-    most = math.ceil(k / (LEAST_BLOCKS * tile.k))
-    return max(1, min(target.sms // max(1, tiles), most))
+    times = tile.split_k // FILL
+    most = math.ceil(k / (LEAST_BLOCKS // times * tile.k))
+    return max(1, min(times * target.sms // max(1, tiles), most))
 
 
 def row_bytes(sizes: Sizes, product: Product) -> tuple[int, int]:
@@ -89,9 +94,9 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     together = min(1 if looping else resident(tile, product, target), turns)
     blocks = math.ceil(math.ceil(k / tile.k) / parts)
     starts = row_bytes(sizes, product)
-    apart = any(row % (16 * product.bytes) for row in starts)
+    width = math.gcd(16, *(row // product.bytes for row in starts))
     cut = any(row % SECTOR for row in starts)
-    each = block_cost(tile, product, target, apart, cut)
+    each = block_cost(tile, product, target, width, cut)
     block, wait = each.seconds, rates.latency / max(1, each.ahead)
     if each.ahead == 0:
         wait += block
@@ -105,7 +110,7 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     # Half of the consumers' warps write the last tile, if each has one of its own.
     outside = rates.tile + epilogue_time(tile, product, target) * (1 + alone)
     if parts > 1:
-        sums = 4 * tile.m * tile.n * (parts + 1)
+        sums = 4 * tile.m * tile.n * (1 + parts * _OVERLAPPED)
         outside += sums / rates.store_bandwidth
     traffic = compulsory(sizes, product)
     if tile.streams:  # every row of A streams B once

@@ -33,7 +33,7 @@ _TAKEN = frozenset(
         *("acc", "pid", "k", "step", "tile_m", "tile_n", "swizzle"),
         *("tl", "triton", "torch", "range", "min", "float"),
         *("out", "grid", "tile", "batch", "check", "number", "result", "rows"),
-        *("select", "split", "offset_type", "on_device"),
+        *("select", "split", "offset_type", "alignment", "on_device"),
     )
 )
 _TAKEN_PREFIXES = ("stride_", "offs_", "mask_")

@@ -81,6 +81,7 @@ class KernelText:
             *(("SPLIT_K",) if self.schedule.splits else ()),
             *self.strides,
             *(("INDEX: tl.constexpr",) if self.indexes else ()),
+            *(("ALIGN: tl.constexpr",) if self.aligns else ()),
             *(f"{one}: tl.constexpr" for one in self.schedule.constants),
         ]
 
@@ -114,6 +115,23 @@ class KernelText:
             one.is_matrix for one in self.plan.operands
         )
         return pointers or not self.described("results")
+
+    @property
+    def aligns(self) -> bool:
+        """Whether loads of A and B are as wide as their rows' alignment allows."""
+        return not self.described("inputs")
+
+    @property
+    def alignment(self) -> list[str]:
+        """What tells the compiler that rows of A and B are aligned, by the size of each
+        row and by the stride between two."""
+        matrices = (self.plan.a, self.plan.b)
+        sizes = dict.fromkeys(one.stored_sizes[1] for one in matrices)
+        names = [*sizes, *(one.row_stride for one in matrices)]
+        return [
+            "# Rows are multiples of ALIGN elements: loads can be as wide.",
+            *(f"{name} = {name} // ALIGN * ALIGN" for name in names),
+        ]
 
     @property
     def accumulator(self) -> str:

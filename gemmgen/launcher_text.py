@@ -173,10 +173,11 @@ class LauncherText:
         used = {
             "check": True,
             "result": True,
+            "alignment": any(self.kernel(one).aligns for one in plan.schedules),
             "offset_type": any(self.kernel(one).indexes for one in plan.schedules),
             "processors": any(_GRIDS[one] == _ONE_AN_SM for one in plan.schedules),
             "ANY": bool(plan.rows),
-            "FILL": any(row.tile.split_k == FILL for row in plan.rows),
+            "FILL": any(row.tile.split_k < 0 for row in plan.rows),
             "Tile": bool(plan.rows),
             "select": bool(plan.rows),
             "rows": self.row_loop is not None,
@@ -256,6 +257,8 @@ class LauncherText:
         found += [strides[name] for name in text.strides]
         if text.indexes:
             found.append(f"offset_type({', '.join(self.tensor_names)})")
+        if text.aligns:
+            found.append(f"alignment({plan.a.name}, {plan.b.name})")
         if plan.rows:
             found += [_CONSTANTS[one] for one in text.schedule.constants]
         return found
@@ -348,7 +351,10 @@ def _cells(row: Row) -> list[str]:
     """One row of the table, a cell for each of `_COLUMNS`."""
     tile = row.tile
     limits = ["ANY" if one is None else str(one) for one in row.limits]
-    split_k = "FILL" if tile.split_k == FILL else str(tile.split_k)
+    split_k = str(tile.split_k)
+    if tile.split_k < 0:
+        times = tile.split_k // FILL
+        split_k = "FILL" if times == 1 else f"{times} * FILL"
     sizes = (tile.m, tile.n, tile.k, tile.group_m)
     return [
         f'"{tile.schedule}"',

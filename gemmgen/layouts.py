@@ -66,6 +66,11 @@ class Matrix:
         return tuple(stride_name(self.name, axis) for axis in self.axes)
 
     @property
+    def row_stride(self) -> str:
+        """The stride argument from one row of the tensor passed to the next."""
+        return stride_name(self.name, self.stored_axes[0])
+
+    @property
     def stride_values(self) -> tuple[str, ...]:
         """The launcher's values for `strides`: `("b.stride(1)", "b.stride(0)")`."""
         return tuple(

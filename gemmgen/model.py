@@ -14,8 +14,9 @@ from gemmgen.layouts import LAYOUTS
 from gemmgen.schedules import FALLBACK, SCHEDULES
 from gemmgen.targets import Target
 
-FILL = 0
-"""The split_k of a tile that is cut into as many parts as there are SMs for."""
+FILL = -1
+"""The split_k of a tile that is cut into as many parts as there are SMs for; a multiple
+of it makes so many programs for each."""
 
 GROUP_M = 8
 """Tiles a column of the L2 order; 4 to 16 hardly differ on square shapes."""
@@ -24,7 +25,8 @@ LINE_BYTES = 128
 """A cache line: what a K block takes of each row, or a multiple of it."""
 
 LEAST_BLOCKS = 4
-"""K blocks of a part when `split_k` is FILL, as the launcher's support module says."""
+"""K blocks of a part when `split_k` is FILL, half as many with twice that, as the
+launcher's support module says."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,13 @@ _SHAPES: dict[str, tuple[tuple[int, int, int, int, int], ...]] = {
         (32, 64, 2, 4, FILL),
         (16, 64, 2, 4, FILL),
     ),
-    "split_k": ((64, 64, 1, 4, FILL), (16, 64, 2, 4, FILL), (32, 32, 1, 4, FILL)),
+    "split_k": (
+        (64, 64, 1, 4, FILL),
+        (64, 64, 1, 4, 2 * FILL),
+        (32, 64, 1, 4, 2 * FILL),
+        (16, 64, 2, 4, FILL),
+        (32, 32, 1, 4, FILL),
+    ),
     "gemv": ((1, 2, 16, 4, 1),),
 }
 """(m, n, blocks of 128 bytes along K, warps, split_k) by schedule."""

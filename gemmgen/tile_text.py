@@ -9,10 +9,12 @@ from gemmgen.schedules import SCHEDULES
 
 _FORM = re.compile(
     r"(?P<schedule>[a-z_]+) (?P<m>N)x(?P<n>N)x(?P<k>N)( g(?P<group_m>N))?"
-    r"( k(?P<split_k>N|fill))? s(?P<stages>N) w(?P<warps>N)".replace(
+    r"( k(?P<split_k>N|2?fill))? s(?P<stages>N) w(?P<warps>N)".replace(
         "N", "[1-9][0-9]{0,3}"
     )
 )
+_FILLING = {"fill": FILL, "2fill": 2 * FILL}
+_SAID = {parts: text for text, parts in _FILLING.items()}
 _LEAST_SIDE = 16
 """What a tensor core multiplies at least; gemv uses none."""
 
@@ -23,7 +25,7 @@ def spelled(tile: Tile) -> str:
     if tile.group_m != GROUP_M:
         parts.append(f"g{tile.group_m}")
     if tile.split_k != 1:
-        parts.append("kfill" if tile.split_k == FILL else f"k{tile.split_k}")
+        parts.append(f"k{_SAID.get(tile.split_k, tile.split_k)}")
     return " ".join([*parts, f"s{tile.stages}", f"w{tile.warps}"])
 
 
@@ -42,7 +44,7 @@ def parsed(text: str) -> Tile:
         int(match["stages"]),
         int(match["warps"]),
         match["schedule"],
-        FILL if split_k == "fill" else int(split_k),
+        _FILLING.get(split_k) or int(split_k),
     )
     for wrong in _faults(tile):
         raise ValueError(f"tile {quoted(text)} {wrong}")

@@ -2,12 +2,22 @@
 
 import math
 import random
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from gemmgen.choice import GRID, exact_triton, first, modelled, sampled, serves
+from gemmgen.choice import (
+    FEW,
+    GRID,
+    exact_triton,
+    first,
+    modelled,
+    reached,
+    sampled,
+    serves,
+)
 from gemmgen.cost import MAX_STAGES, Sizes, predicted_time
 from gemmgen.decision import ANY, Rule
 from gemmgen.dispatch import Table
@@ -81,8 +91,12 @@ def test_pointers_follow_descriptors_but_for_one_row(name: str, target: str) -> 
     rules = rules_of(name, target)
     assert rules[-1].limits == (ANY, ANY, ANY)
     assert rules[-1].tile.schedule in ("tiled", "split_k")
-    leading = [first(rule.tile) for rule in rules]
     if any(described(rule.tile) for rule in rules):
+        few = tuple(rule for rule in rules if rule.limits[1] == FEW.n[-1])
+        assert few == rules[: len(few)] and few[-1].limits == (ANY, FEW.n[-1], ANY)
+        assert not any(described(rule.tile) for rule in few)
+        rules = rules[len(few) :]
+        leading = [first(rule.tile) for rule in rules]
         assert leading == sorted(leading, reverse=True)
         (end,) = [
             rule for rule in rules
@@ -90,6 +104,23 @@ def test_pointers_follow_descriptors_but_for_one_row(name: str, target: str) -> 
             and not exact_triton(rule.tile)
         ]  # fmt: skip
         assert rules.index(end) == leading.index(False) - 1
+
+
+def test_a_row_behind_one_that_takes_all_of_its_calls_goes() -> None:
+    pointers = Tile(64, 64, 64, 8, 3, 4)
+    tma, special = (
+        replace(pointers, schedule=name) for name in ("tma", "warp_specialized")
+    )
+    rules = [
+        Rule((16, 64, ANY), pointers),
+        Rule((16, 32, ANY), tma),  # never reached
+        Rule((32, 64, ANY), special),
+        Rule((32, 64, 512), tma),  # for another Triton
+        Rule((32, 64, 256), pointers),  # for tensors that no descriptor describes
+        Rule((32, 64, 256), tma),  # never reached
+        Rule((ANY, ANY, ANY), pointers),
+    ]
+    assert reached(rules) == [*rules[:1], *rules[2:5], rules[6]]
 
 
 @each_table
@@ -106,7 +137,7 @@ def test_a_row_is_streamed_where_no_tensor_core_helps() -> None:
 
 @each_table
 def test_tables_are_short(name: str, target: str) -> None:
-    assert len(rules_of(name, target)) <= 24
+    assert len(rules_of(name, target)) <= 32
 
 
 @each_table
@@ -177,7 +208,7 @@ def test_samples_are_inside_their_classes_and_weigh_one() -> None:
             weights[cell] = weights.get(cell, 0.0) + point.weight
             assert min(point.sizes) >= 1
             if aligned:
-                assert point.sizes[1] % 64 == point.sizes[2] % 64 == 0
+                assert point.sizes[1] % 16 == point.sizes[2] % 64 == 0
             else:
                 assert point.sizes[1] % 2 == point.sizes[2] % 2 == 1
     assert len(weights) == math.prod(map(len, GRID.axes))
@@ -207,7 +238,7 @@ def test_specials_fit_and_are_complete(schedule: str, target: str) -> None:
                 assert tile.schedule == schedule
                 assert fits(tile, product, TARGETS[target])
                 assert 1 <= tile.stages <= MAX_STAGES
-                assert tile.split_k in (1, FILL)
+                assert tile.split_k in (1, FILL, 2 * FILL)
                 assert accumulator_registers(tile, product) <= 128
 
 

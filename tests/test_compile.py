@@ -1,6 +1,7 @@
 """Every kernel compiles for its targets, and takes the shared memory predicted."""
 
 import importlib
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from gemmgen.model import Product, Tile, fits, shared_memory, why_not_compiled
 from gemmgen.plan import Plan, load, plans
 from gemmgen.spec import parse
 from gemmgen.targets import TARGETS
-from gemmgen.verification import subject
+from gemmgen.verification import compiled, subject
 from gemmgen.verification.aligned import compile_aligned, jit_function
 from gemmgen.verification.compiled import (
     check_kernel,
@@ -138,19 +139,36 @@ def test_only_tf32_across_k_is_copied_by_elements(
     assert [one for one in found if "spills" not in one] == []
 
 
+@pytest.mark.parametrize("align", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("schedule", ["tiled", "split_k", "gemv"])
+def test_loads_are_as_wide_as_rows_are_aligned(schedule: str, align: int) -> None:
+    """Of bf16, in bytes; two are too few for a copy past the registers."""
+    plan = PLANS["linear_bf16"]
+    module, _ = kernel_of(plan)
+    kernel = jit_function(module, plan, schedule)
+    tile = {
+        "tiled": Tile(64, 64, 64, 8, 3, 4),
+        "split_k": Tile(32, 64, 64, 8, 3, 4, "split_k", 2),
+        "gemv": Tile(1, 2, 1024, 8, 1, 4, "gemv"),
+    }[schedule]
+    ptx = compile_aligned(plan, kernel, TARGETS["sm_90"], tile, align).asm["ptx"]
+    width = min(16, 2 * align)
+    single = width < 4 or tile.streams
+    assert set(copies(ptx)) == (set() if single else {width})
+    assert width in loads(ptx) if single else 2 not in loads(ptx)
+
+
 @pytest.mark.parametrize("stages", [1, 3])
 @pytest.mark.parametrize("name", ["gemm_nt_bf16", "gemm_nn_fp64"])
 def test_narrow_loads_are_noticed(
     name: str, stages: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As if no argument were specialised for a divisor of 16."""
+    """As if rows were aligned to nothing."""
     plan, row = PLANS[name], TARGETS["sm_80"]
     _, kernel = kernel_of(plan)
     tile = Tile(64, 64, 32, 8, stages, 4)
     assert not check_tile(plan, kernel, row, tile).problems
-    for parameter in kernel.params:
-        if not parameter.is_constexpr:
-            monkeypatch.setattr(parameter, "do_not_specialize", True)
+    monkeypatch.setattr(compiled, "compile_aligned", partial(compile_aligned, align=1))
     found = check_tile(plan, kernel, row, tile).problems
     assert any(
         "were expected" in one or "are 128 bits" in one or "asynchronous" in one

@@ -480,6 +480,11 @@ def test_parts_fill_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fill.parts(500, 10**6, CPU) == 1
     assert fill.parts(1, 1024, CPU) == 1024 // (support.LEAST_BLOCKS * 64)
     assert fill.parts(0, 0, CPU) == 1
+    twice = fill._replace(split_k=2 * support.FILL)
+    assert twice.parts(1, 10**6, CPU) == 264
+    assert twice.parts(40, 10**6, CPU) == 6
+    assert twice.parts(1, 1024, CPU) == 2 * fill.parts(1, 1024, CPU)
+    assert twice.parts(500, 10**6, CPU) == twice.parts(0, 0, CPU) == 1
     assert tile("split_k", split_k=5).parts(500, 16, CPU) == 5
 
 
@@ -524,6 +529,24 @@ def strided(rows: int, columns: int, pitch: int, offset: int = 0) -> torch.Tenso
 )  # fmt: skip
 def test_what_a_descriptor_can_describe(matrix: torch.Tensor, can: bool) -> None:
     assert support.describable(matrix) is can
+
+
+@pytest.mark.parametrize(
+    ("matrices", "elements"),
+    [
+        ([strided(4, 64, 64)], 16),
+        ([strided(4, 64, 72)], 8),
+        ([strided(4, 20, 64)], 4),
+        ([strided(4, 64, 64), strided(8, 62, 64)], 2),
+        ([strided(4, 64, 64), strided(8, 64, 65)], 1),
+        ([torch.empty(1, 48).expand(5, 48)], 16),
+        ([torch.empty(0, 0)], 1),
+    ],
+)
+def test_what_rows_are_multiples_of(
+    matrices: list[torch.Tensor], elements: int
+) -> None:
+    assert support.alignment(*matrices) == elements
 
 
 def far(last: int) -> torch.Tensor:

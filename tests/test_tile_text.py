@@ -44,6 +44,10 @@ def test_no_two_tiles_have_one_text(one: Tile, other: Tile) -> None:
     [
         (Tile(128, 256, 64, 8, 3, 8), "tiled 128x256x64 s3 w8"),
         (Tile(64, 64, 128, 8, 5, 4, "tma", FILL), "tma 64x64x128 kfill s5 w4"),
+        (
+            Tile(64, 64, 64, 8, 4, 4, "split_k", 2 * FILL),
+            "split_k 64x64x64 k2fill s4 w4",
+        ),
         (Tile(64, 64, 128, 4, 5, 4, "split_k", 3), "split_k 64x64x128 g4 k3 s5 w4"),
         (Tile(1, 2, 1024, 8, 1, 4, "gemv"), "gemv 1x2x1024 s1 w4"),
     ],
@@ -64,6 +68,7 @@ def test_the_text_leaves_out_what_is_usual(tile: Tile, text: str) -> None:
         *(
             "tma 64x64x128 g0 s5 w4",
             "tma 64x64x128 full s5 w4",
+            "tma 64x64x128 k3fill s5 w4",
             "tma 16384x64x64 s1 w4",
         ),
         *("tmaa 64x64x128 s5 w4", "TMA 64x64x128 s5 w4", "auto 64x64x128 s5 w4"),

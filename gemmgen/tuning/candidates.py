@@ -3,7 +3,7 @@
 Wider than what `tiles: auto` chooses from, since here a wrong guess costs little.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -20,17 +20,19 @@ from gemmgen.model import (
 )
 from gemmgen.plan import Plan
 from gemmgen.reasons import Kernel, why_not
-from gemmgen.schedules import FALLBACK, SCHEDULES
+from gemmgen.schedules import FALLBACK
 from gemmgen.shapes import Shape
 from gemmgen.targets import Target
 
-MOST = 32
+MOST = 40
 """Tiles that are timed at a shape: the model's best..."""
-_MOST_EACH = 10
+_MOST_EACH = 14
 """... and of one schedule at most so many, for the model may favour one."""
 _MOST_REGISTERS = 128
 """Of the accumulator in a thread; the rest is for addresses and the epilogue."""
 _MOST_STAGES = 8
+_WIDEST_LOADS = 16
+"""Bytes of a row of B for each thread of a gemv: less would halve its loads."""
 _GEMV_ROWS = 4
 """Rows above which a tensor core wins even where memory is the limit."""
 
@@ -50,18 +52,17 @@ def candidates(plan: Plan, target: Target) -> list[Tile]:
 
 
 def at_shape(
-    tiles: list[Tile], plan: Plan, shape: Shape, target: Target, aligned: bool
+    tiles: list[Tile], plan: Plan, shape: Shape, target: Target, able: Collection[str]
 ) -> list[Tile]:
-    """Those that can serve a shape, the model's best first, so many as are timed."""
-    able = [
+    """Those of the `able` schedules, the model's best first, so many as are timed."""
+    serving = [
         tile
         for tile in tiles
-        if (aligned or not SCHEDULES[tile.schedule].described)
-        and (not tile.streams or shape.m <= _GEMV_ROWS)
+        if tile.schedule in able and (not tile.streams or shape.m <= _GEMV_ROWS)
     ]
-    able.sort(key=lambda tile: predicted_time(shape, tile, plan.product, target))
+    serving.sort(key=lambda tile: predicted_time(shape, tile, plan.product, target))
     kept: list[Tile] = []
-    for tile in able:
+    for tile in serving:
         same = [one for one in kept if one.schedule == tile.schedule]
         if len(same) < _MOST_EACH and len(kept) < MOST:
             kept.append(tile)
@@ -97,14 +98,19 @@ def _specialized(plan: Plan) -> Iterator[Tile]:
         yield Tile(m, n, k, GROUP_M, _MOST_STAGES, warps, "warp_specialized")
 
 
+_WIDER = ((64, 64, 8), (64, 128, 8), (128, 64, 8), (128, 128, 8))
+"""Tiles of eight warps, whose threads hold half as many elements that come singly."""
+
+
 def _split(schedule: str, plan: Plan) -> Iterator[Tile]:
     for (m, n, warps), k, split_k in product(
         (
             *((16, 64, 4), (16, 128, 4), (32, 64, 4), (32, 128, 4), (64, 64, 4)),
             *((64, 128, 4), (128, 64, 4), (128, 128, 4)),
+            *(_WIDER if schedule == "split_k" else ()),
         ),
         _k_blocks(plan, 1, 2),
-        (1, FILL),
+        (1, FILL, 2 * FILL) if schedule == "split_k" else (1, FILL),
     ):
         for stages in (_MOST_STAGES, 4):
             yield Tile(m, n, k, GROUP_M, stages, warps, schedule, split_k)
@@ -117,12 +123,17 @@ def _persistent(plan: Plan) -> Iterator[Tile]:
 
 def _gemv(plan: Plan) -> Iterator[Tile]:
     for n, k, warps in product((1, 2, 4), _k_blocks(plan, 16, 32), (4, 8)):
+        if k * plan.product.bytes < _WIDEST_LOADS * 32 * warps:
+            continue
         yield Tile(1, n, k, GROUP_M, 1, warps, "gemv")
 
 
 def _tiled(plan: Plan) -> Iterator[Tile]:
     for (m, n, warps), k in product(
-        ((64, 64, 4), (64, 128, 4), (128, 64, 4), (128, 128, 4), (128, 128, 8)),
+        (
+            *((64, 64, 4), (64, 64, 8), (64, 128, 4), (64, 128, 8), (128, 64, 4)),
+            *((128, 128, 4), (128, 128, 8)),
+        ),
         _k_blocks(plan, 1),
     ):
         for stages in (3, 4):

@@ -5,9 +5,9 @@ at the measured shapes near it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from gemmgen.choice import exact_triton, first, sampled
+from gemmgen.choice import FEW, ROUGH, exact_triton, first, reached, sampled
 from gemmgen.cost import Sizes, predicted_time
 from gemmgen.decision import ANY, Grid, Point, Rule, decide
 from gemmgen.model import Tile, spills
@@ -19,8 +19,8 @@ from gemmgen.tuning_file import Times
 
 GRID = Grid(
     (1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, ANY),
-    (512, 1024, 2048, 4096, 8192, ANY),
-    (1024, 2048, 4096, 8192, ANY),
+    (64, 512, 1024, 2048, 4096, 8192, ANY),
+    (256, 1024, 2048, 4096, 8192, ANY),
 )
 _PRICE = 1.0
 """What a row must save, in times of a class."""
@@ -39,7 +39,7 @@ def rules_for(
 
     Pointer kernels are left out of the first, whose rows they would take from the
     second: what they lose where rows are not aligned is far more than they gain here.
-    The first ends in a row for every Triton.
+    The first ends in rows for every Triton.
     """
     described = {
         shape: {tile: time for tile, time in each.items() if first(tile)}
@@ -47,8 +47,9 @@ def rules_for(
         if any(SCHEDULES[tile.schedule].described for tile in each)
     }
     rest = {shape: each for shape, each in times.items() if shape not in described}
-    rules = _decided(described, plan, target, aligned=True)
-    others = _decided(rest, plan, target, aligned=not described)
+    few = {shape: _plain(each) for shape, each in times.items() if shape.n <= FEW.n[-1]}
+    rules = _decided(described, plan, target, GRID, aligned=True)
+    others = _decided(rest, plan, target, ROUGH, aligned=not described)
     if not rules:
         return others, []
     if exact_triton(rules[-1].tile):
@@ -56,11 +57,25 @@ def rules_for(
             shape: {tile: time for tile, time in each.items() if not exact_triton(tile)}
             for shape, each in described.items()
         }
-        rules += _decided(every, plan, target, aligned=True)[-1:]
-    return rules, [] if others and first(others[-1].tile) else others
+        rules += _decided(every, plan, target, ROUGH, aligned=True)
+    rules = reached([*_decided(few, plan, target, FEW, aligned=False), *rules])
+    if others and first(others[-1].tile):
+        return rules, []
+    return rules, reached([*rules, *others])[len(rules) :]
 
 
-def _decided(times: Times, plan: Plan, target: Target, *, aligned: bool) -> list[Rule]:
+def _plain(each: Mapping[Tile, float]) -> dict[Tile, float]:
+    """The times of tiles that need no descriptor."""
+    return {
+        tile: time
+        for tile, time in each.items()
+        if not SCHEDULES[tile.schedule].described
+    }
+
+
+def _decided(
+    times: Times, plan: Plan, target: Target, grid: Grid, *, aligned: bool
+) -> list[Rule]:
     """The rules over all classes and the measured shapes."""
     found = dict.fromkeys(tile for each in times.values() for tile in each)
     tiles = [tile for tile in found if not spills(tile, plan.product)]
@@ -72,11 +87,11 @@ def _decided(times: Times, plan: Plan, target: Target, *, aligned: bool) -> list
         corrected = math.exp(_correction(sizes, errors[tile]))
         return corrected * predicted_time(sizes, tile, plan.product, target)
 
-    points = list(sampled(tiles, time, GRID, aligned=aligned))
+    points = list(sampled(tiles, time, grid, aligned=aligned))
     for shape, each in times.items():
         known = {tile: each[tile] for tile in tiles if tile in each}
         points += [Point(shape.sizes, known, _WEIGHT)] if known else []
-    return decide(points, GRID, _PRICE)
+    return decide(points, grid, _PRICE)
 
 
 def _errors(

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from os import cpu_count
 from pathlib import Path
 from types import ModuleType
@@ -17,6 +18,7 @@ from gemmgen.folder import SHARED
 from gemmgen.measurement import Device, Problem, judge, problem, race
 from gemmgen.model import Tile
 from gemmgen.plan import Plan
+from gemmgen.schedules import SCHEDULES
 from gemmgen.shapes import Shape
 from gemmgen.targets import Target
 from gemmgen.tile_text import spelled
@@ -52,10 +54,10 @@ class Trial:
         """Seconds of the tiles that the model thinks best, all with right results."""
         given = problem(self.plan, shape, self.device.kind)
         outs = given.outputs()
-        aligned = self._describable((*given.tensors.values(), *outs))
-        tiles = at_shape(self.tiles, self.plan, shape, self.target, aligned)
+        able = self._able(given, outs)
+        tiles = at_shape(self.tiles, self.plan, shape, self.target, able)
         calls = {tile: self._call(tile, given, outs) for tile in tiles}
-        working = self._compiled(calls)
+        working = self._compiled(calls, aligned=len(able) == len(SCHEDULES))
         right = self._right(working, given, outs)
         if not right:
             return {}
@@ -74,9 +76,20 @@ class Trial:
             tile: timing.median for tile, timing in final.items()
         }
 
-    def _describable(self, tensors: tuple[torch.Tensor, ...]) -> bool:
-        matrices = [one for one in tensors if one.dim() == 2]
-        return all(map(self._support.describable, matrices))
+    def _able(self, given: Problem, outs: tuple[torch.Tensor, ...]) -> list[str]:
+        """The schedules whose descriptors can describe these tensors."""
+        plan, tensors = self.plan, given.tensors
+        by_role = {
+            "inputs": (tensors[plan.a.name], tensors[plan.b.name]),
+            "operands": [tensors[one.name] for one in plan.tensors if one.is_matrix],
+            "results": outs,
+        }
+        return [
+            name
+            for name, row in SCHEDULES.items()
+            for described in [[one for role in row.described for one in by_role[role]]]
+            if all(map(self._support.describable, described))
+        ]
 
     @property
     def _support(self) -> ModuleType:
@@ -93,17 +106,21 @@ class Trial:
 
         return call
 
-    def _compiled(self, calls: Mapping[Tile, Call]) -> dict[Tile, Call]:
+    def _compiled(
+        self, calls: Mapping[Tile, Call], *, aligned: bool
+    ) -> dict[Tile, Call]:
         """Those that compile without a spill and run, compiled side by side.
 
-        What fails beside others is tried again alone before it is left out.
+        What fails beside others is tried again alone before it is left out. Where rows
+        are not aligned, the time says enough of spills.
         """
+        found_by = partial(_problem, aligned=aligned)
         with ThreadPoolExecutor(cpu_count()) as pool:
-            found = dict(zip(calls, pool.map(_problem, calls.values()), strict=True))
+            found = dict(zip(calls, pool.map(found_by, calls.values()), strict=True))
         self.device.synchronize()
         working = {}
         for tile, problem_ in found.items():
-            said = problem_ and _problem(calls[tile])
+            said = problem_ and found_by(calls[tile])
             if said:
                 self.left_out[tile] = said
             else:
@@ -129,13 +146,13 @@ class Trial:
         return right
 
 
-def _problem(call: Call) -> str:
+def _problem(call: Call, *, aligned: bool) -> str:
     """Why a tile is no choice: it spills, or what Triton says; else nothing."""
     try:
         spilled = int(call().n_spills)
     except Exception as error:  # Triton raises many kinds
         return f"{type(error).__name__}: {error}".splitlines()[0][:120]
-    return f"spills {spilled} registers" if spilled else ""
+    return f"spills {spilled} registers" if spilled and aligned else ""
 
 
 def _module(plan: Plan) -> ModuleType:

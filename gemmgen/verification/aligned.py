@@ -1,6 +1,7 @@
 """Compiles a kernel for the arguments that its fast path takes, with no GPU.
 
-Contiguous tensors whose sizes and addresses divide by 16, as Triton would see them.
+Contiguous tensors whose addresses and sizes divide by 16, as Triton would see them, or
+sizes that divide by less.
 """
 
 from types import ModuleType
@@ -20,6 +21,9 @@ from gemmgen.plan import Plan
 from gemmgen.schedules import SCHEDULES
 from gemmgen.targets import Target
 
+WHOLE = 16
+"""The divisor of sizes and addresses that Triton makes kernels of their own for."""
+
 
 def jit_function(module: ModuleType, plan: Plan, schedule: str) -> Any:
     """The kernel of a schedule, from under an autotuner if it has one."""
@@ -27,12 +31,15 @@ def jit_function(module: ModuleType, plan: Plan, schedule: str) -> Any:
     return kernel.fn if isinstance(kernel, triton.runtime.Autotuner) else kernel
 
 
-def compile_aligned(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Any:
-    """The compiled kernel of a tile for a target."""
+def compile_aligned(
+    plan: Plan, kernel: Any, target: Target, tile: Tile, align: int = WHOLE
+) -> Any:
+    """The compiled kernel of a tile for a target, and sizes that divide by `align`."""
     signature: dict[str, str] = {}
     constants: dict[tuple[int, ...], Any] = {}
     attributes: dict[tuple[int, ...], list[list[object]]] = {}
-    tensors, values = _tensor_types(plan, kernel, tile), _constants(plan, tile)
+    tensors = _tensor_types(plan, kernel, tile)
+    values = {**_constants(plan, tile), "ALIGN": align}
     numbers = {one.name: one.arithmetic for one in plan.operands if one.is_number}
     for position, parameter in enumerate(kernel.params):
         name = parameter.name
@@ -44,7 +51,8 @@ def compile_aligned(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Any:
         else:
             signature[name] = tensors.get(name, "i32")
             described = name.endswith("_desc")
-            if not (described or parameter.do_not_specialize):
+            divides = name.endswith("_ptr") or align == WHOLE
+            if divides and not (described or parameter.do_not_specialize):
                 attributes[(position,)] = [["tt.divisibility", 16]]
     source = GluonASTSource if kernel.is_gluon() else ASTSource
     warps = 4 if kernel.is_gluon() else tile.warps

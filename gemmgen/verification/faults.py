@@ -32,6 +32,7 @@ def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     yield "other is one", _other_one
     yield "both others are one", _others_one
     yield "offsets in 32 bits", _narrow_offsets
+    yield "alignment assumed", _assumed_alignment
     yield "program id ignored", _no_program_id
     yield from meetings()
     strides = [*plan.a.strides, *plan.b.strides]
@@ -145,6 +146,10 @@ def _narrow_offsets(node: ast.AST) -> ast.AST | None:
     if call is None:
         return None
     return ast.Call(call.func, [*call.args[:2], expression("tl.int32")], [])
+
+
+def _assumed_alignment(node: ast.AST) -> ast.AST | None:
+    return ast.Constant(16) if call_of(node, "alignment") else None
 
 
 def _no_program_id(node: ast.AST) -> ast.AST | None:
