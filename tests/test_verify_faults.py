@@ -311,7 +311,7 @@ def test_draws_do_not_depend_on_how_many_share_a_kernel(tmp_path: Path) -> None:
     assert draws("cuda", "quick", 1) == [5] * 12
     assert draws("cuda", "ci", 2) == [75, 75]
     assert draws("cuda", "ci", 3) == draws("cpu", "ci", 3) == [100]
-    assert draws("cuda", "deep", 2) == [1500, 1500]
+    assert draws("cuda", "deep", 2) == [750, 750]
     assert draws("cpu", "quick", 1) == [60]
 
 

@@ -3,7 +3,7 @@
 The simplest choice stands first in every list, for that is where shrinking ends.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,11 +85,12 @@ def described(plan: Plan, case: Case) -> str:
 
 
 def interpreted_cases(
-    plan: Plan, block: Block, described: bool = False
+    plan: Plan, block: Block, described: Collection[str] = ()
 ) -> strategies.SearchStrategy[Case]:
     """Cases for the interpreter: at most a few tiles and K blocks, any mix of views.
 
-    With `described`, three of four have sizes and views that descriptors can describe.
+    With roles of `described` tensors, three of four have sizes that descriptors can
+    describe, and such views of these tensors.
     """
 
     @strategies.composite
@@ -103,24 +104,29 @@ def interpreted_cases(
         tiles = -(-m // block.m) * -(-n // block.n)
         most = max(1, min(3, _MOST_STEPS // max(1, tiles)))
         k = _up(draw(_near(block.k, most)), unit)
-        inputs, outputs = (
-            (DESCRIBABLE, DESCRIBABLE) if fitting else (tuple(VIEWS), FOR_OUTPUTS)
-        )
-        views = [draw(strategies.sampled_from(inputs)) for _ in input_tensors(plan)]
-        views += [draw(strategies.sampled_from(outputs)) for _ in plan.results]
+
+        def view(role: str) -> str:
+            free = FOR_OUTPUTS if role == "results" else tuple(VIEWS)
+            held = fitting and role in described
+            return draw(strategies.sampled_from(DESCRIBABLE if held else free))  # type: ignore[no-any-return]
+
+        views = [view("inputs"), view("inputs")]
+        views += [view("operands") for _ in input_tensors(plan)[2:]]
+        views += [view("results") for _ in plan.results]
         return _filled(draw, plan, Case(draw(_rows(plan, m)), n, k, views=tuple(views)))
 
     return case()
 
 
 def compiled_cases(
-    plan: Plan, block: Block, described: bool = False
+    plan: Plan, block: Block, described: Collection[str] = ()
 ) -> strategies.SearchStrategy[Case]:
-    """Cases for a GPU: larger, and few combinations of what Triton specializes on.
+    """Cases for a GPU: larger, and few combinations of what a kernel is compiled for.
 
-    Each new combination of unit strides and multiples of 16 compiles a kernel anew, so
-    all tensors share a view and all sizes are multiples of 16, or none is. With
-    `described`, three of four are what descriptors can describe.
+    Each new combination of unit strides and divisors of rows compiles a kernel anew, so
+    all tensors share a view and all sizes are multiples of 16, or all are odd. With
+    roles of `described` tensors, three of four are what descriptors can describe, but
+    for results that come as pointers, which may be transposed.
     """
 
     @strategies.composite
@@ -138,6 +144,8 @@ def compiled_cases(
         view = draw(strategies.sampled_from(DESCRIBABLE if fitting else choice))
         views = [view] * len(input_tensors(plan))
         out = view if view in FOR_OUTPUTS else "contiguous"
+        if fitting and "results" not in described:
+            out = draw(strategies.sampled_from((out, "transposed")))
         views += [out] * len(plan.results)
         return _filled(draw, plan, Case(draw(_rows(plan, m)), n, k, views=tuple(views)))
 
@@ -172,7 +180,7 @@ def _up(size: int, unit: int) -> int:
 def _aligned(size: int, aligned: bool) -> int:
     if aligned:
         return _up(size, 16)
-    return size + 1 if size % 16 == 0 else size
+    return size | 1
 
 
 def _rows(plan: Plan, m: int) -> strategies.SearchStrategy[tuple[int, ...]]:

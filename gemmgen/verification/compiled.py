@@ -64,12 +64,16 @@ class Compiled:
     problems: tuple[str, ...]
 
 
-def check_kernel(plan: Plan, module: ModuleType) -> Iterator[Compiled]:
+def check_kernel(
+    plan: Plan, module: ModuleType, share: tuple[int, int] = (0, 1)
+) -> Iterator[Compiled]:
     """Compile the kernel of a generated module for all its tiles and targets.
 
-    Schedules that are written for another Triton are left out, as launchers do.
+    Of so many processes that share them, `share` says which this one is. Schedules that
+    are written for another Triton are left out, as launchers do.
     """
-    for target, tile in plan.tiles:
+    first, count = share
+    for target, tile in plan.tiles[first::count]:
         wanted = SCHEDULES[tile.schedule].triton
         if wanted and not triton.__version__.startswith(f"{wanted}."):
             continue

@@ -6,7 +6,7 @@ The tensors are small; their storage is large, but for the elements it is never 
 import mmap
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -43,13 +43,17 @@ class Far:
         )
 
 
-def far_places(plan: Plan, block: Block) -> Iterator[Far]:
-    """Every axis within one tile, and K also from one block to the next."""
+def far_places(plan: Plan, block: Block, described: bool = False) -> Iterator[Far]:
+    """Every axis within one tile, and K also from one block to the next.
+
+    With `described`, of sizes that descriptors can describe.
+    """
     values = (0.5,) * len(numbers(plan))
-    near = Case((3,), 3, 3, numbers=values)
+    side = 16 if described else 3
+    near = Case((side,), side, side, numbers=values)
     for name, shape in _shapes(plan, near).items():
         yield from (Far(name, axis, near) for axis in range(len(shape)))
-    long = Case((3,), 3, block.k + 1, numbers=values)
+    long = replace(near, k=block.k + (16 if described else 1))
     for name, shape in _shapes(plan, long).items():
         if long.k in shape:
             yield Far(name, shape.index(long.k), long)

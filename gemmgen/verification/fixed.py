@@ -41,6 +41,7 @@ def _cases(plan: Plan, block: Block) -> Iterator[Case]:
     for views in (shared, shared[::-1]):
         yield Case((7,), 9, k + 3, "wide", (views * count)[:count])
     yield Case((3,), 5, blocks * k + 3, "wide")
+    yield Case((3,), n + 4, k + 4)  # loads of four elements
     # What descriptors can describe, in whatever dtype and layout.
     yield Case((16,), 16, 16, "normal")
     yield Case((m + 16,), n + 16, k + 16, "special", ("padded",) * count, given=False)

@@ -113,11 +113,16 @@ def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
 
 
 def _order(grid: Any, meeting: bool) -> Iterable[Any]:
-    """The programs of a launch. Those that meet run forwards and backwards in turn."""
+    """The programs of a launch.
+
+    Those that meet run in two orders in turn: tile after tile, and the last parts of
+    all tiles before their others, so that tiles which share what they may not show.
+    """
     positions = list(np.ndindex(*grid))
     if meeting:
         _State.backwards = not _State.backwards
-        positions = positions[:: -1 if _State.backwards else 1]
+        if _State.backwards:
+            positions.sort(key=lambda position: position[::-1], reverse=True)
     return positions
 
 

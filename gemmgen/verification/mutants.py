@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gemmgen.plan import Plan
+from gemmgen.schedules import SCHEDULES
 from gemmgen.verification.edits import Edit
 from gemmgen.verification.faults import families
 
@@ -17,7 +18,8 @@ from gemmgen.verification.faults import families
 class Mutant:
     """A faulty module; `equivalent` says why no test could tell it, if none can.
 
-    `untried` says why none could in the interpreter, where a GPU might.
+    `untried` says why none could in the interpreter, where a GPU might. `schedule` is
+    the one whose kernel or launch has the fault; None if every launch has it.
     """
 
     name: str
@@ -25,6 +27,7 @@ class Mutant:
     source: str
     equivalent: str | None = None
     untried: str | None = None
+    schedule: str | None = None
 
     def excuse(self, device: str) -> str:
         """Why it may survive on a device; nothing if it may not."""
@@ -46,6 +49,7 @@ _UNTRIED = {
 """Families that only programs beside each other can tell, with the reason."""
 
 _GLUON = "the interpreter runs no Gluon"
+_WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
 _ONE_ROW = "gemv has a program for each row, so none is beyond M"
 
 
@@ -65,8 +69,11 @@ def mutants(plan: Plan, source: str) -> Iterator[Mutant]:
                     f"{family}, line {line}",
                     family,
                     text,
-                    _EQUIVALENT.get(family) or _same_in_gemv(family, function, node),
+                    _EQUIVALENT.get(family)
+                    or _same_in_gemv(family, function, node)
+                    or _same_in_whole_lines(family, _schedule(plan, function.name)),
                     _UNTRIED.get(family) or (_GLUON if function.in_gluon else None),
+                    _schedule(plan, function.name),
                 )
 
 
@@ -99,6 +106,14 @@ def _described(node: ast.FunctionDef) -> _Function:
     return _Function(node.name, decorated or node.name == "_warp_specialized")
 
 
+def _schedule(plan: Plan, function: str) -> str | None:
+    """The schedule whose kernel, or launch, a function is."""
+    for name in plan.schedules:
+        if function in (plan.name + SCHEDULES[name].kernel_suffix, f"_{name}"):
+            return name
+    return None
+
+
 def _same_in_gemv(family: str, function: _Function, node: ast.AST) -> str | None:
     """Why a mask of rows may be missing where there is one row."""
     if not function.name.endswith("_gemv_kernel"):
@@ -107,6 +122,12 @@ def _same_in_gemv(family: str, function: _Function, node: ast.AST) -> str | None
     if family == "left mask term dropped" and "mask=mask_m[:, None]" in text:
         return _ONE_ROW
     return _ONE_ROW if family == "< became <=" and text == "offs_m < M" else None
+
+
+def _same_in_whole_lines(family: str, schedule: str | None) -> str | None:
+    """Why a K loop may end an element early where rows are described."""
+    described = schedule is not None and SCHEDULES[schedule].described
+    return _WHOLE_LINES if described and family == "last of K lost" else None
 
 
 def _places(tree: ast.Module, edit: Edit) -> int:

@@ -41,15 +41,16 @@ def run_checks(
 
     On a GPU both at the same time, in the same processes.
     """
-    compiled = [[_Task(_COMPILE, one)] for one in subjects]
+    slots = _slots(NO_DEVICE if device == "cpu" else device)
+    each = len(slots) // max(1, len(subjects))
     if device == "cpu":
-        outcomes = _run_all(_slots(NO_DEVICE), compiled, on_done)
+        compiled = [_parts(_COMPILE, one, each) for one in subjects]
+        outcomes = _run_all(slots, compiled, on_done)
         return outcomes + run_properties(subjects, device, profile, seed, on_done)
-    slots = _slots(device)
     run = _run_of(device, profile, seed)
-    # One process of those that a kernel has to itself compiles for all targets.
-    parts = len(slots) // max(1, len(subjects)) - 1
-    shared = [_parts(run, one, parts) for one in subjects]
+    # A third of the processes that a kernel has to itself compile for all targets.
+    compiled = [_parts(_COMPILE, one, each // 3) for one in subjects]
+    shared = [_parts(run, one, each - each // 3) for one in subjects]
     outcomes = _run_all(slots, compiled + shared, on_done)
     return _again_alone(slots[:1], compiled + shared, outcomes)
 

@@ -42,13 +42,15 @@ _START = [
 class Subject:
     """A kernel to verify: its plan, its module's file, and the spec it comes from.
 
-    `share` is one of so many parts of its steps.
+    `share` is one of so many parts of its steps; with a `schedule`, only its tiles are
+    tried.
     """
 
     plan: Plan
     path: Path
     spec: str = "SPEC"
     share: tuple[int, int] = (0, 1)
+    schedule: str | None = None
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,7 @@ class Process:
             run.profile,
             run.seed,
             subject.share,
+            subject.schedule,
         )
         with suppress(BrokenPipeError):
             self.worker.stdin.write(line + "\n")
@@ -153,6 +156,8 @@ class Process:
     def _death(self) -> str:
         """How the process ended, and the last that it said."""
         code = self.worker.wait()
+        if self.errors.closed:  # by `stop`, in another thread
+            return "the process was stopped"
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
         self.errors.seek(0, os.SEEK_END)
         self.errors.seek(max(0, self.errors.tell() - 2000))

@@ -28,5 +28,5 @@ class Profile:
 PROFILES = {
     "quick": Profile(5, 60, 600, at_once=5),
     "ci": Profile(25, 300, 1800, at_once=100, fixed_seed=True),
-    "deep": Profile(500, 6000, 4 * 3600, at_once=2000, climbs=True, remembers=True),
+    "deep": Profile(100, 3000, 4 * 3600, at_once=1000, climbs=True, remembers=True),
 }

@@ -46,7 +46,8 @@ class Trial:
     """One kernel on one device, and what was found so far.
 
     `beat` is told every example before it runs, so that a crash has a name. Of so many
-    processes that share a kernel's steps, `share` says which this one is.
+    processes that share a kernel's steps, `share` says which this one is. With a
+    `schedule`, only its tiles are tried.
     """
 
     plan: Plan
@@ -54,6 +55,7 @@ class Trial:
     device: torch.device
     beat: Callable[[str], object]
     share: tuple[int, int] = (0, 1)
+    schedule: str | None = None
     examples: int = 0
     worst: float = 0.0
     module: ModuleType = field(init=False)
@@ -77,6 +79,7 @@ class Trial:
         found = self.attempt(
             "tiles", lambda: subject.variants(self.plan, self.module, self.device)
         )
+        found = [one for one in found if self.schedule in (None, one.schedule)]
         first, count = self.share
         for step in list(self.steps(found, profile, number))[first::count]:
             step()
@@ -89,15 +92,19 @@ class Trial:
         They do not depend on how many processes share them, so that a seed repeats.
         """
         yield self.refuse
-        seeds, seen = itertools.count(number), set[str]()
+        seeds, seen = itertools.count(number), set[tuple[str, bool]]()
         for variant in found:
+            first = variant.text not in seen
+            seen.add(variant.text)
             # In the interpreter tiles of a schedule differ by their sizes alone.
-            if variant.schedule not in seen or self.device.type == "cuda":
-                seen.add(variant.schedule)
+            if first or self.device.type == "cuda":
                 cases = fixed_cases(self.plan, variant.block, self.processors)
                 for some in _batches(cases):
                     yield partial(self.forced, variant, partial(self.fixed, some))
-                for far in _batches(far_places(self.plan, variant.block)):
+            # All tiles of a schedule compute offsets by the same text.
+            if first:
+                places = far_places(self.plan, variant.block, bool(variant.described))
+                for far in _batches(places):
                     yield partial(self.forced, variant, partial(self.far_away, far))
             for examples in self.draws(profile, len(found)):
                 drawn = partial(

@@ -49,7 +49,7 @@ def self_test(
                 mutants(subject.plan, subject.path.read_text(encoding="utf-8"))
             )
         ]
-        tried = [one for one in made if device != "cpu" or not one[1].untried]
+        tried = [one for one in made if not one[1].excuse(device)]
         faulty = [subject for subject, _ in tried]
         outcomes = run_properties(faulty, device, profile, seed, on_done)
     found = {
@@ -83,7 +83,7 @@ def _written(folder: Path, subject: Subject, mutant: Mutant) -> Subject:
         shutil.copy(subject.path.with_name(name), own)
     path = own / subject.path.name
     path.write_text(mutant.source, encoding="utf-8")
-    return Subject(subject.plan, path, subject.spec)
+    return Subject(subject.plan, path, subject.spec, schedule=mutant.schedule)
 
 
 def _judged(kernel: str, kills: list[Kill], device: str, seconds: float) -> Outcome:

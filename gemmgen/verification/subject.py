@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 
-from gemmgen.model import FILL
 from gemmgen.plan import Plan
 from gemmgen.schedules import FALLBACK, SCHEDULES
 from gemmgen.verification.comparison import Block
@@ -31,11 +30,17 @@ class Variant:
     attribute: str
     value: Any
     schedule: str = FALLBACK
+    parts: int = 1
 
     @property
-    def described(self) -> bool:
-        """Whether it takes tensors that descriptors can describe, and those alone."""
-        return bool(SCHEDULES[self.schedule].described)
+    def described(self) -> frozenset[str]:
+        """The roles of the tensors that descriptors must be able to describe."""
+        return SCHEDULES[self.schedule].described
+
+    @property
+    def text(self) -> tuple[str, bool]:
+        """What variants of the same kernel text have in common: all but their sizes."""
+        return self.schedule, self.parts > 1
 
     @property
     def splits(self) -> bool:
@@ -95,8 +100,8 @@ def _architecture(device: torch.device) -> int | None:
 def _tabled(table: Any, architecture: int | None) -> list[Variant]:
     """The tiles of a table; on a GPU, those of the first rows that serve it.
 
-    A tile of another schedule keeps one of the fallback behind it, as in the table, for
-    calls that it cannot serve.
+    A tile that takes descriptors keeps the table's last row behind it, which any tensor
+    will do for, as in the table.
     """
     serving = [row for row in table if architecture is None or row.sm <= architecture]
     if architecture is not None:
@@ -105,12 +110,13 @@ def _tabled(table: Any, architecture: int | None) -> list[Variant]:
     found = {}
     for row in itertools.chain.from_iterable(map(_split, serving)):
         anywhere = row._replace(sm=0, M=math.inf, N=math.inf, K=math.inf)
-        behind = [one for one in serving if one.schedule == FALLBACK][-1:]
-        rows = tuple(one._replace(sm=0) for one in behind if row.schedule != FALLBACK)
+        described = SCHEDULES[row.schedule].described
+        rows = (serving[-1]._replace(sm=0),) if described else ()
         block = Block(row.m, row.n, row.k)
         key = anywhere if architecture is not None else _interpreted(anywhere)
         if key is not None and key not in found:
-            found[key] = Variant(block, "TILES", (anywhere, *rows), row.schedule)
+            value = (anywhere, *rows)
+            found[key] = Variant(block, "TILES", value, row.schedule, row.split_k)
     return list(found.values())
 
 
@@ -119,7 +125,7 @@ def _split(row: Any) -> Iterator[Any]:
 
     However small a case is, its K then comes in parts, at times more than its blocks.
     """
-    if row.split_k == FILL:
+    if row.split_k < 0:
         yield row._replace(split_k=_PARTS)
     yield row
 
@@ -128,7 +134,7 @@ def _interpreted(row: Any) -> Any:
     """What of a row the interpreter can tell; None if it cannot run it at all."""
     if row.schedule == "warp_specialized":
         return None
-    if row.split_k == FILL:  # one tile shows how many parts that makes
+    if row.split_k < 0:  # one tile shows how many parts that makes
         return row.schedule
     return row._replace(stages=1, warps=1)
 

@@ -14,6 +14,10 @@ _STATUS: tuple[tuple[tuple[type[BaseException], ...], str], ...] = (
 """The first row that holds an exception's type names it."""
 
 
+_NO_MEMORY = ("CUDA error: out of memory", "_STATUS_ALLOC_FAILED")
+"""What CUDA and its libraries say of a GPU whose memory others have: no fault."""
+
+
 class Fault(Exception):
     """Something is wrong: the outcome's status and the whole story."""
 
@@ -26,5 +30,9 @@ class Fault(Exception):
 def told(error: Exception) -> Fault:
     """Any exception but a wrong result as a fault."""
     rows = (status for types, status in _STATUS if isinstance(error, types))
+    starved = any(text in str(error) for text in _NO_MEMORY)
     line = (str(error).strip() or "no message").splitlines()[0][:300]
-    return Fault(next(rows, "error"), f"{type(error).__name__}: {line}")
+    return Fault(
+        OUT_OF_RESOURCES if starved else next(rows, "error"),
+        f"{type(error).__name__}: {line}",
+    )

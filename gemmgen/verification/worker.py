@@ -24,12 +24,26 @@ NO_DEVICE = "none"
 
 
 def job(
-    plan: Plan, path: Path, device: str, profile: str, seed: int, share: tuple[int, int]
+    plan: Plan,
+    path: Path,
+    device: str,
+    profile: str,
+    seed: int,
+    share: tuple[int, int],
+    schedule: str | None,
 ) -> str:
     """One job as a line of JSON."""
-    packed = base64.b64encode(pickle.dumps(plan)).decode()
-    values = {"plan": packed, "path": str(path), "device": device}
-    return json.dumps({**values, "profile": profile, "seed": seed, "share": share})
+    return json.dumps(
+        {
+            "plan": base64.b64encode(pickle.dumps(plan)).decode(),
+            "path": str(path),
+            "device": device,
+            "profile": profile,
+            "seed": seed,
+            "share": share,
+            "schedule": schedule,
+        }
+    )
 
 
 def main() -> None:
@@ -46,7 +60,7 @@ def main() -> None:
             mended = True
         plan = pickle.loads(base64.b64decode(order["plan"]))
         if order["device"] == NO_DEVICE:
-            outcome = _compiled(plan, Path(order["path"]))
+            outcome = _compiled(plan, order)
         else:
             beat = partial(_beat, answers)
             outcome = _verified(plan, order, beat)
@@ -68,15 +82,16 @@ def _beat(answers: IO[str], text: str) -> None:
     _write(answers, {"beat": text})
 
 
-def _compiled(plan: Plan, path: Path) -> Outcome:
-    """Compile one kernel for all its tiles and targets."""
+def _compiled(plan: Plan, order: dict[str, Any]) -> Outcome:
+    """Compile one kernel for all its tiles and targets, or its share of them."""
     from gemmgen.verification.compiled import check_kernel
     from gemmgen.verification.subject import load
     from gemmgen.verification.trouble import told
 
     started = time.monotonic()
+    first, count = order["share"]
     try:
-        found = list(check_kernel(plan, load(path)))
+        found = list(check_kernel(plan, load(Path(order["path"])), (first, count)))
     except Exception as error:
         fault, seconds = told(error), time.monotonic() - started
         return Outcome(
@@ -112,6 +127,7 @@ def _verified(
         torch.device(order["device"]),
         beat,
         (first, count),
+        order["schedule"],
     )
     status, story = "passed", ""
     try:
