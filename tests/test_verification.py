@@ -1,16 +1,23 @@
 """`gemmgen verify` as a whole: what is checked, what is told, what it returns."""
 
 import json
+import math
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 from gemmgen import builder
 from gemmgen.cli import main
+from gemmgen.plan import load
+from gemmgen.schedules import SCHEDULES
+from gemmgen.verification import subject
 from gemmgen.verification.mutants import mutants
 from gemmgen.verification.report import Verification
+from gemmgen.verification.trouble import told
 
+ROOT = Path(__file__).resolve().parent.parent
 SPEC = """\
 gemmgen: 1
 targets: [sm_80, sm_90]
@@ -87,9 +94,55 @@ def test_text_has_a_row_a_kernel_and_failures_in_full() -> None:
     assert "| second | properties | cpu | crashed |" in result.as_markdown()
 
 
-def test_mutants_differ_from_the_kernel_and_from_each_other(spec: Path) -> None:
-    from gemmgen.plan import load
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (torch.AcceleratorError("CUDA error: out of memory"), "out of resources"),
+        (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling"), "out of resources"),
+        (torch.AcceleratorError("CUDA error: illegal memory access"), "crashed"),
+        (RuntimeError("anything"), "error"),
+    ],
+    ids=str,
+)
+def test_a_full_gpu_is_told_from_a_fault(error: Exception, status: str) -> None:
+    fault = told(error)
+    assert fault.status == status
+    assert fault.story == f"{type(error).__name__}: {error}"
 
+
+def test_a_mutant_knows_the_schedule_that_has_the_fault() -> None:
+    plan = next(one for one in load(ROOT / "spec.yaml") if one.name == "linear_bf16")
+    source = (ROOT / "generated" / "linear_bf16.py").read_text()
+    made = list(mutants(plan, source))
+    assert {mutant.schedule for mutant in made} == {*plan.schedules, None}
+    lines = source.splitlines()
+    for mutant in made:
+        at = int(mutant.name.rpartition(" ")[2])
+        heads = [line for line in lines[:at] if line.startswith("def ")]
+        inside = heads[-1] if heads else ""
+        if mutant.schedule == "tiled":
+            assert inside.startswith(("def linear_bf16_kernel", "def _tiled"))
+        elif mutant.schedule == "warp_specialized":
+            assert inside.startswith(("def produce", "def consume")) or (
+                "_warp_specialized" in inside
+            )
+        elif mutant.schedule:
+            assert f"_{mutant.schedule}" in inside
+
+
+def test_a_table_without_a_row_of_tiled_has_its_last_row_behind() -> None:
+    """For tensors that a forced tile's descriptors cannot describe."""
+    plan = next(one for one in load(ROOT / "spec.yaml") if one.name == "gemm_nn_tf32x3")
+    module = subject.load(ROOT / "generated" / "gemm_nn_tf32x3.py")
+    found = subject._tabled(module.TILES, 90)
+    assert {one.schedule for one in found} == set(plan.schedules) - {"tiled"}
+    for one in found:
+        assert len(one.value) == 1 + bool(one.described)
+        assert not SCHEDULES[one.value[-1].schedule].described
+        assert one.value[-1].M == one.value[-1].N == one.value[-1].K == math.inf
+
+
+def test_mutants_differ_from_the_kernel_and_from_each_other(spec: Path) -> None:
     plan = load(spec)[1]
     source = (spec.with_name("generated") / "second.py").read_text()
     made = list(mutants(plan, source))

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import find, given, settings
 from hypothesis import strategies as st
 
 from gemmgen.plan import Plan, plans
@@ -21,6 +21,7 @@ from gemmgen.verification.far import far_call, far_places
 from gemmgen.verification.fixed import fixed_cases
 from gemmgen.verification.reference import product
 from gemmgen.verification.views import FOR_OUTPUTS, VIEWS, framed_input, framed_output
+from generated import _support
 
 SPEC = """
 gemmgen: 1
@@ -109,6 +110,18 @@ def test_compiled_cases_are_aligned_or_are_not(case: Case) -> None:
     assert len(set(case.views[:4])) == 1
 
 
+@pytest.mark.parametrize("cases", [interpreted_cases, compiled_cases])
+def test_results_by_pointers_are_transposed_at_times(cases) -> None:
+    plan = layer()
+
+    def holds(case: Case) -> bool:
+        described_inputs = {*case.views[:2]} <= {"contiguous", "padded"}
+        sizes = case.n and case.k and case.n % 8 == case.k % 8 == 0
+        return bool(described_inputs and sizes and case.views[-1] == "transposed")
+
+    assert find(cases(plan, BLOCK, {"inputs"}), holds)
+
+
 def test_a_case_makes_the_same_tensors_every_time() -> None:
     case = Case((3,), 4, 5, "normal", ("padded",), (2.0,), seed=9)
     one, two = (framed_inputs(layer(), case, torch.device("cpu")) for _ in range(2))
@@ -133,6 +146,13 @@ def test_fixed_cases_hold_every_known_trap() -> None:
     assert (133 * BLOCK.m, BLOCK.n, BLOCK.k + 1) not in sizes
     (wave,) = list(fixed_cases(layer(), BLOCK, 132))[len(cases) :]
     assert (wave.m, wave.n, wave.k) == (133 * BLOCK.m, BLOCK.n, BLOCK.k + 1)
+
+
+def test_far_calls_are_also_of_tensors_that_descriptors_describe() -> None:
+    for far in far_places(layer(), BLOCK, described=True):
+        call = far_call(layer(), far, torch.device("cpu"))
+        for name in {"x", "w"} - {far.name}:
+            assert _support.describable(call.tensors[name])
 
 
 def test_far_calls_pass_every_axis_of_every_tensor() -> None:

@@ -50,6 +50,19 @@ print("fine", numpy.__version__)
 """
 
 
+def test_programs_that_meet_run_in_two_orders() -> None:
+    """Tile after tile, then the last part of each tile before any other part."""
+    grid = (2, 3, 1)
+    forwards, backwards = (list(interpreter._order(grid, True)) for _ in range(2))
+    if forwards[0] != (0, 0, 0):
+        forwards, backwards = backwards, forwards
+    tiles = [(tile, part) for tile, part, _ in forwards]
+    assert tiles == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    tiles = [(tile, part) for tile, part, _ in backwards]
+    assert tiles == [(1, 2), (0, 2), (1, 1), (0, 1), (1, 0), (0, 0)]
+    assert list(interpreter._order(grid, False)) == forwards
+
+
 def converted(values: np.ndarray, source: tl.dtype, target: tl.dtype) -> torch.Tensor:
     data = interpreter._cast(None, TensorHandle(values, source), target).data
     if target == tl.bfloat16:

@@ -48,6 +48,7 @@ _UNTRIED = {
 }
 """Families that only programs beside each other can tell, with the reason."""
 
+_IN_GLUON = "warp_specialized"
 _GLUON = "the interpreter runs no Gluon"
 _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
 _ONE_ROW = "gemv has a program for each row, so none is beyond M"
@@ -71,9 +72,9 @@ def mutants(plan: Plan, source: str) -> Iterator[Mutant]:
                     text,
                     _EQUIVALENT.get(family)
                     or _same_in_gemv(family, function, node)
-                    or _same_in_whole_lines(family, _schedule(plan, function.name)),
+                    or _same_in_whole_lines(family, _schedule(plan, function)),
                     _UNTRIED.get(family) or (_GLUON if function.in_gluon else None),
-                    _schedule(plan, function.name),
+                    _schedule(plan, function),
                 )
 
 
@@ -103,13 +104,15 @@ class _Places:
 
 def _described(node: ast.FunctionDef) -> _Function:
     decorated = any("gluon" in ast.unparse(one) for one in node.decorator_list)
-    return _Function(node.name, decorated or node.name == "_warp_specialized")
+    return _Function(node.name, decorated or node.name == f"_{_IN_GLUON}")
 
 
-def _schedule(plan: Plan, function: str) -> str | None:
-    """The schedule whose kernel, or launch, a function is."""
+def _schedule(plan: Plan, function: _Function) -> str | None:
+    """The schedule whose kernel, a part of it, or whose launch a function is."""
+    if function.in_gluon:
+        return _IN_GLUON
     for name in plan.schedules:
-        if function in (plan.name + SCHEDULES[name].kernel_suffix, f"_{name}"):
+        if function.name in (plan.name + SCHEDULES[name].kernel_suffix, f"_{name}"):
             return name
     return None
 
