@@ -119,14 +119,18 @@ def interpreted_cases(
 
 
 def compiled_cases(
-    plan: Plan, block: Block, described: Collection[str] = ()
+    plan: Plan,
+    block: Block,
+    described: Collection[str] = (),
+    views: Sequence[str] | None = None,
 ) -> strategies.SearchStrategy[Case]:
     """Cases for a GPU: larger, and few combinations of what a kernel is compiled for.
 
     Each new combination of unit strides and divisors of rows compiles a kernel anew, so
-    all tensors share a view and all sizes are multiples of 16, or all are odd. With
-    roles of `described` tensors, three of four are what descriptors can describe, but
-    for results that come as pointers, which may be transposed.
+    all tensors share a view, one of `views` if these are given, and all sizes are
+    multiples of 16, or all are odd. With roles of `described` tensors, three of four
+    are what descriptors can describe, but for results that come as pointers, which may
+    be transposed.
     """
 
     @strategies.composite
@@ -140,14 +144,13 @@ def compiled_cases(
             _aligned(draw(_near(side, 3, 331, 2003)), aligned)
             for side in (block.n, block.k)
         )
-        choice = ALIGNED if aligned else tuple(VIEWS)
+        choice = views or (ALIGNED if aligned else tuple(VIEWS))
         view = draw(strategies.sampled_from(DESCRIBABLE if fitting else choice))
-        views = [view] * len(input_tensors(plan))
         out = view if view in FOR_OUTPUTS else "contiguous"
-        if fitting and "results" not in described:
+        if fitting and "results" not in described and not views:
             out = draw(strategies.sampled_from((out, "transposed")))
-        views += [out] * len(plan.results)
-        return _filled(draw, plan, Case(draw(_rows(plan, m)), n, k, views=tuple(views)))
+        every = (*[view] * len(input_tensors(plan)), *[out] * len(plan.results))
+        return _filled(draw, plan, Case(draw(_rows(plan, m)), n, k, views=every))
 
     return case()
 

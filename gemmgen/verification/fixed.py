@@ -21,6 +21,14 @@ def fixed_cases(plan: Plan, block: Block, processors: int = 0) -> Iterator[Case]
         yield _numbered(plan, case)
 
 
+def plain(case: Case) -> bool:
+    """Whether a kernel needs no compilation of its own for the case.
+
+    Triton makes others for sizes of 1, and for strides of 0 or 1 in unusual places.
+    """
+    return min(case.m, case.n, case.k) > 1 and set(case.views) <= {"padded"}
+
+
 def _numbered(plan: Plan, case: Case) -> Case:
     return replace(case, numbers=(0.3, -0.5, 1.0)[: len(numbers(plan))])
 

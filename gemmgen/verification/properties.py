@@ -27,12 +27,13 @@ from gemmgen.verification.cases import (
 from gemmgen.verification.examples import Call, Wrong, check_results
 from gemmgen.verification.examples import run as run_example
 from gemmgen.verification.far import Far, far_call, far_places
-from gemmgen.verification.fixed import fixed_cases
+from gemmgen.verification.fixed import fixed_cases, plain
 from gemmgen.verification.memory import OutOfBounds, Unclean
 from gemmgen.verification.profiles import Profile
 from gemmgen.verification.refusals import check_refusals
 from gemmgen.verification.subject import Variant
 from gemmgen.verification.trouble import Fault, told
+from gemmgen.verification.views import DESCRIBABLE
 
 Item = TypeVar("Item")
 
@@ -96,19 +97,25 @@ class Trial:
         for variant in found:
             first = variant.text not in seen
             seen.add(variant.text)
-            # In the interpreter tiles of a schedule differ by their sizes alone.
-            if first or self.device.type == "cuda":
-                cases = fixed_cases(self.plan, variant.block, self.processors)
-                for some in _batches(cases):
-                    yield partial(self.forced, variant, partial(self.fixed, some))
-            # All tiles of a schedule compute offsets by the same text.
+            # Tiles of a schedule are of one text, so the smallest stands for all where
+            # each case compiles a kernel; in the interpreter they differ by size alone.
+            cases = fixed_cases(self.plan, variant.block, self.processors)
+            if not first:
+                on_gpu = self.device.type == "cuda"
+                cases = (one for one in cases if on_gpu and plain(one))
+            for some in _batches(cases):
+                yield partial(self.forced, variant, partial(self.fixed, some))
             if first:
                 places = far_places(self.plan, variant.block, bool(variant.described))
                 for far in _batches(places):
                     yield partial(self.forced, variant, partial(self.far_away, far))
             for examples in self.draws(profile, len(found)):
                 drawn = partial(
-                    self.drawn, profile=profile, examples=examples, number=next(seeds)
+                    self.drawn,
+                    profile=profile,
+                    examples=examples,
+                    number=next(seeds),
+                    views=None if first else DESCRIBABLE,
                 )
                 yield partial(self.forced, variant, drawn)
         yield partial(self.unforced, found[0])
@@ -195,13 +202,22 @@ class Trial:
         self.case(case, variant)
 
     def drawn(
-        self, variant: Variant, profile: Profile, examples: int, number: int
+        self,
+        variant: Variant,
+        profile: Profile,
+        examples: int,
+        number: int,
+        views: Sequence[str] | None = None,
     ) -> None:
-        """The examples that Hypothesis draws for one tile."""
+        """The examples that Hypothesis draws for one tile; on a GPU of these views."""
         phases = [Phase.generate, Phase.shrink]
         phases += [Phase.target] if profile.climbs else []
         phases += [Phase.reuse] if profile.remembers else []
-        cases = interpreted_cases if self.device.type == "cpu" else compiled_cases
+        plan, block, roles = self.plan, variant.block, variant.described
+        if self.device.type == "cpu":
+            cases = interpreted_cases(plan, block, roles)
+        else:
+            cases = compiled_cases(plan, block, roles, views)
         shrinking = _Shrinking()
 
         @settings(
@@ -214,7 +230,7 @@ class Trial:
             verbosity=Verbosity.quiet,
         )
         @seed(number)
-        @given(cases(self.plan, variant.block, variant.described))
+        @given(cases)
         def holds(case: Case) -> None:
             size = shrinking.run(case, lambda: self.case(case, variant))
             if profile.climbs:

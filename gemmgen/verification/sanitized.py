@@ -63,7 +63,7 @@ def cases(plan: Plan, block: "Block", tool: str) -> Iterator["Case"]:
     The others compile a kernel anew for the same accesses. For a slow tool those with a
     part tile along every side.
     """
-    from gemmgen.verification.fixed import fixed_cases
+    from gemmgen.verification.fixed import fixed_cases, plain
 
     odd = {
         (block.m + 1, block.n + 1, block.k + 1),
@@ -72,8 +72,7 @@ def cases(plan: Plan, block: "Block", tool: str) -> Iterator["Case"]:
     seen = set()
     for case in fixed_cases(plan, block):
         size = (case.m, case.n, case.k)
-        plain = min(size) > 1 and set(case.views) <= {"padded"}
-        if plain and (tool not in _SLOW or (size in odd and size not in seen)):
+        if plain(case) and (tool not in _SLOW or (size in odd and size not in seen)):
             seen.add(size)
             yield case
 
