@@ -16,7 +16,7 @@ from typing import Any
 from gemmgen import api, output
 from gemmgen.description import Description
 from gemmgen.disk import blamed
-from gemmgen.errors import UsageError, quoted
+from gemmgen.errors import Interrupted, UsageError, quoted
 from gemmgen.folder import Change, Refused, State
 from gemmgen.starter import STARTER
 
@@ -176,22 +176,23 @@ def verify(options: argparse.Namespace) -> int:
     """Prove the kernels right and print a row a kernel."""
     if options.report and options.report.suffix not in REPORTS:
         raise UsageError(f"a report is one of {', '.join(REPORTS)}")
-    with output.progress("verify", None) as advance:
-        result = api.verify(
-            options.specs,
-            options.out,
-            profile=options.profile,
-            only=options.only,
-            seed=options.seed,
-            cpu=options.cpu,
-            self_test=options.self_test,
-            sanitize=options.sanitize,
-            on_done=advance,
-        )
-    if options.report:
-        write = REPORTS[options.report.suffix]
-        with blamed("write", options.report):
-            options.report.write_text(write(result), encoding="utf-8")
+    try:
+        with output.progress("verify", None) as advance:
+            result = api.verify(
+                options.specs,
+                options.out,
+                profile=options.profile,
+                only=options.only,
+                seed=options.seed,
+                cpu=options.cpu,
+                self_test=options.self_test,
+                sanitize=options.sanitize,
+                on_done=advance,
+            )
+    except Interrupted as stop:
+        _write_report(options.report, stop.result)
+        raise
+    _write_report(options.report, result)
     if options.format == "json":
         output.emit_json("verify", result.ok, **result.as_json())
     elif options.format == "github":
@@ -200,6 +201,13 @@ def verify(options: argparse.Namespace) -> int:
     else:
         print(result.as_text())
     return 0 if result.ok else 1
+
+
+def _write_report(path: Path | None, result: Any) -> None:
+    """The file of `--report`, also of a run that was interrupted."""
+    if path:
+        with blamed("write", path):
+            path.write_text(REPORTS[path.suffix](result), encoding="utf-8")
 
 
 BENCH_REPORTS = (".json", ".md")

@@ -7,6 +7,7 @@ escapes is a fault of gemmgen itself.
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Any
 
 
 @dataclass(frozen=True, order=True)
@@ -72,6 +73,14 @@ class Mistakes:
 
 class UsageError(Exception):
     """A command that cannot be carried out as given (exit code 2)."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a long run; `result` holds what was found until then."""
+
+    def __init__(self, result: Any) -> None:
+        super().__init__()
+        self.result = result
 
 
 class EnvironmentMissing(Exception):

@@ -14,6 +14,7 @@ from gemmgen.plan import load
 from gemmgen.schedules import SCHEDULES
 from gemmgen.verification import subject
 from gemmgen.verification.mutants import mutants
+from gemmgen.verification.outcome import Outcome
 from gemmgen.verification.report import Verification
 from gemmgen.verification.trouble import told
 
@@ -79,8 +80,6 @@ def test_report_of_an_unknown_kind_is_refused_before_any_work(
 
 
 def test_text_has_a_row_a_kernel_and_failures_in_full() -> None:
-    from gemmgen.verification.outcome import Outcome
-
     outcomes = (
         Outcome("first", "properties", "cpu", "passed", examples=12, worst=0.5),
         Outcome("second", "properties", "cpu", "crashed", "killed by SIGSEGV"),
@@ -92,6 +91,23 @@ def test_text_has_a_row_a_kernel_and_failures_in_full() -> None:
     assert "1 of 2 kernels failed" in text
     assert 'message="crashed"' in result.as_junit()
     assert "| second | properties | cpu | crashed |" in result.as_markdown()
+
+
+def test_what_had_ended_before_an_interrupt_is_reported(
+    spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    def interrupted(subjects, device, profile, seed, tell):
+        tell(Outcome("first", "properties", "cpu", "passed", examples=7))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("gemmgen.verification.run_checks", interrupted)
+    path = tmp_path / "report.json"
+    assert verify(spec, "--cpu", "--report", str(path)) == 130
+    assert capsys.readouterr().err.endswith("gemmgen: interrupted\n")
+    report = json.loads(path.read_text())
+    assert report["environment"]["interrupted"] == "the checks that had ended"
+    found = [(one["kernel"], one["check"]) for one in report["outcomes"]]
+    assert found == [("first", "drift"), ("first", "properties"), ("second", "drift")]
 
 
 @pytest.mark.parametrize(

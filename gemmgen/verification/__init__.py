@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gemmgen import builder
-from gemmgen.errors import UsageError, quoted
+from gemmgen.errors import Interrupted, UsageError, quoted
 from gemmgen.plan import load
 from gemmgen.verification import sanitizer
 from gemmgen.verification.outcome import Outcome
@@ -39,6 +39,7 @@ def verify(
 
     A kernel whose file has drifted is neither compiled nor run. With `self_test` its
     mutants are verified after it; with `sanitize` all but drift is compute-sanitizer's.
+    Raises `Interrupted` with the checks that had ended.
     """
     started = time.monotonic()
     with ThreadPoolExecutor(1) as beside:  # torch takes as long to import as a check
@@ -46,22 +47,32 @@ def verify(
         device = _device(cpu, sanitize)
         report = checked.result()
     subjects = _subjects(specs, report.folder, only)
-    tell = _teller(on_done)
+    ended: list[Outcome] = []
+    tell = _teller(ended, on_done)
     drifted = _drift(report, [one.plan.name for one in subjects])
     sound = [one for one in subjects if drifted[one.plan.name].ok]
-    found = [*drifted.values()]
-    if sanitize:
-        found += sanitizer.sanitize(sound, device, tell)
-    else:
-        found += run_checks(sound, device, profile, seed, tell)
-    kills: tuple[Kill, ...] = ()
-    if self_test:
-        judged, kills = test_itself(sound, device, profile, seed, tell)
-        found += judged
     order = [one.plan.name for one in subjects]
-    found.sort(key=lambda outcome: order.index(outcome.kernel))
-    seconds = time.monotonic() - started
-    return Verification(tuple(found), environment(device), seconds, kills)
+    facts = environment(device)
+
+    def result(found: Sequence[Outcome], kills: tuple[Kill, ...]) -> Verification:
+        every = sorted(
+            [*drifted.values(), *found],
+            key=lambda outcome: order.index(outcome.kernel),
+        )
+        return Verification(tuple(every), facts, time.monotonic() - started, kills)
+
+    try:
+        if sanitize:
+            return result(sanitizer.sanitize(sound, device, tell), ())
+        found = run_checks(sound, device, profile, seed, tell)
+        if not self_test:
+            return result(found, ())
+        unkept = _teller([], on_done)  # of mutants, which are no kernels of the report
+        judged, kills = test_itself(sound, device, profile, seed, unkept)
+        return result([*found, *judged], kills)
+    except KeyboardInterrupt as stop:
+        facts["interrupted"] = "the checks that had ended"
+        raise Interrupted(result(ended, ())) from stop
 
 
 def _subjects(specs: Sequence[Path], folder: Path, only: str | None) -> list[Subject]:
@@ -100,8 +111,12 @@ def _device(cpu: bool, sanitize: bool) -> str:
     return device
 
 
-def _teller(on_done: OnDone | None) -> Callable[[Outcome], object] | None:
-    """The callback of a command, told which check of which kernel is done."""
-    if on_done is None:
-        return None
-    return lambda outcome: on_done(f"{outcome.kernel} {outcome.check}")
+def _teller(ended: list[Outcome], on_done: OnDone | None) -> Callable[[Outcome], None]:
+    """Keeps what is told, and tells a command which check of which kernel is done."""
+
+    def tell(outcome: Outcome) -> None:
+        ended.append(outcome)
+        if on_done is not None:
+            on_done(f"{outcome.kernel} {outcome.check}")
+
+    return tell
