@@ -5,7 +5,7 @@ A verifier is trusted as far as it kills them. Nothing here runs a kernel.
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gemmgen.plan import Plan
@@ -56,26 +56,31 @@ _ONE_ROW = "gemv has a program for each row, so none is beyond M"
 
 def mutants(plan: Plan, source: str) -> Iterator[Mutant]:
     """Every mutant of a module, each once, in the order in which the kernel reads."""
-    tree = ast.parse(source)
-    places = _Places(tree)
-    seen = {ast.unparse(tree)}
+    body = ast.parse(source).body
+    texts = [ast.unparse(statement) for statement in body]
+    seen = {_joined(texts)}
     for family, edit in families(plan):
-        for place in range(_places(tree, edit)):
-            mutated, node, line = _edited(tree, edit, place)
-            text = ast.unparse(ast.fix_missing_locations(mutated))
-            if text not in seen:
-                seen.add(text)
-                function = places.function(line)
-                yield Mutant(
-                    f"{family}, line {line}",
-                    family,
-                    text,
-                    _EQUIVALENT.get(family)
-                    or _same_in_gemv(family, function, node)
-                    or _same_in_whole_lines(family, _schedule(plan, function)),
-                    _UNTRIED.get(family) or (_GLUON if function.in_gluon else None),
-                    _schedule(plan, function),
-                )
+        for at, statement in enumerate(body):
+            function = _described(statement)
+            for place in range(_places(statement, edit)):
+                mutated, node, line = _edited(statement, edit, place)
+                text = _joined([*texts[:at], mutated, *texts[at + 1 :]])
+                if text not in seen:
+                    seen.add(text)
+                    yield Mutant(
+                        f"{family}, line {line}",
+                        family,
+                        text,
+                        _EQUIVALENT.get(family)
+                        or _same_in_gemv(family, function, node)
+                        or _same_in_whole_lines(family, _schedule(plan, function)),
+                        _UNTRIED.get(family) or (_GLUON if function.in_gluon else None),
+                        _schedule(plan, function),
+                    )
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return "\n\n\n".join(texts)
 
 
 @dataclass(frozen=True)
@@ -86,25 +91,13 @@ class _Function:
     in_gluon: bool
 
 
-class _Places:
-    """Which function a line belongs to."""
-
-    def __init__(self, tree: ast.Module) -> None:
-        self._found = [
-            (range(node.lineno, (node.end_lineno or 0) + 1), _described(node))
-            for node in tree.body
-            if isinstance(node, ast.FunctionDef)
-        ]
-
-    def function(self, line: int) -> _Function:
-        """The function at a line; one without a name outside of all."""
-        inside = (found for lines, found in self._found if line in lines)
-        return next(inside, _Function("", False))
-
-
-def _described(node: ast.FunctionDef) -> _Function:
-    decorated = any("gluon" in ast.unparse(one) for one in node.decorator_list)
-    return _Function(node.name, decorated or node.name == f"_{_IN_GLUON}")
+def _described(statement: ast.stmt) -> _Function:
+    """The function that a statement of the module defines; without a name if none."""
+    if not isinstance(statement, ast.FunctionDef):
+        return _Function("", False)
+    decorated = any("gluon" in ast.unparse(one) for one in statement.decorator_list)
+    in_gluon = decorated or statement.name == f"_{_IN_GLUON}"
+    return _Function(statement.name, in_gluon)
 
 
 def _schedule(plan: Plan, function: _Function) -> str | None:
@@ -133,8 +126,8 @@ def _same_in_whole_lines(family: str, schedule: str | None) -> str | None:
     return _WHOLE_LINES if described and family == "last of K lost" else None
 
 
-def _places(tree: ast.Module, edit: Edit) -> int:
-    return sum(edit(node) is not None for node in _nodes(tree))
+def _places(statement: ast.stmt, edit: Edit) -> int:
+    return sum(edit(node) is not None for node in _nodes(statement))
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
@@ -163,11 +156,9 @@ class _Replace(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _edited(
-    tree: ast.Module, edit: Edit, place: int
-) -> tuple[ast.Module, ast.AST, int]:
-    """A copy of the tree with the edit made at its `place`-th opportunity; where."""
+def _edited(statement: ast.stmt, edit: Edit, place: int) -> tuple[str, ast.AST, int]:
+    """The text with the edit made at its `place`-th opportunity; the node, its line."""
     replace = _Replace(edit, place)
-    mutated = replace.visit(copy.deepcopy(tree))
-    assert isinstance(mutated, ast.Module)
-    return mutated, replace.node, replace.line
+    mutated = replace.visit(copy.deepcopy(statement))
+    text = ast.unparse(ast.fix_missing_locations(mutated))
+    return text, replace.node, replace.line
