@@ -51,8 +51,10 @@ def _cases(plan: Plan, block: Block) -> Iterator[Case]:
     yield Case((3,), 5, blocks * k + 3, "wide")
     yield Case((3,), n + 4, k + 4)  # loads of four elements
     # What descriptors can describe, in whatever dtype and layout.
-    yield Case((16,), 16, 16, "normal")
-    yield Case((m + 16,), n + 16, k + 16, "special", ("padded",) * count, given=False)
+    rows = 16 if plan.a.transposed else 3
+    yield Case((rows,), 16, 16, "normal")
+    more = m + rows
+    yield Case((more,), n + 16, k + 16, "special", ("padded",) * count, given=False)
     yield Case((2 * m,), 2 * n, blocks * k, "wide")
     groups = max(tile.group_m for _, tile in plan.tiles)
     yield Case((groups * m + 1,), n + 1, 1)
