@@ -204,6 +204,8 @@ def test_control_c_ends_a_build_cleanly(home: Path) -> None:
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         start_new_session=True,
+        # What a shell starts in the background ignores the signal, children too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     time.sleep(1.5)
     build.send_signal(signal.SIGINT)

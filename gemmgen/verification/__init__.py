@@ -4,8 +4,9 @@ Decides what is checked and in what order; the checks are the modules beside thi
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -47,32 +48,55 @@ def verify(
         device = _device(cpu, sanitize)
         report = checked.result()
     subjects = _subjects(specs, report.folder, only)
-    ended: list[Outcome] = []
-    tell = _teller(ended, on_done)
     drifted = _drift(report, [one.plan.name for one in subjects])
     sound = [one for one in subjects if drifted[one.plan.name].ok]
-    order = [one.plan.name for one in subjects]
-    facts = environment(device)
-
-    def result(found: Sequence[Outcome], kills: tuple[Kill, ...]) -> Verification:
-        every = sorted(
-            [*drifted.values(), *found],
-            key=lambda outcome: order.index(outcome.kernel),
-        )
-        return Verification(tuple(every), facts, time.monotonic() - started, kills)
-
+    run = _Run(drifted, environment(device), started, on_done)
     try:
         if sanitize:
-            return result(sanitizer.sanitize(sound, device, tell), ())
-        found = run_checks(sound, device, profile, seed, tell)
+            return run.result(sanitizer.sanitize(sound, device, run.tell))
+        found = run_checks(sound, device, profile, seed, run.tell)
         if not self_test:
-            return result(found, ())
-        unkept = _teller([], on_done)  # of mutants, which are no kernels of the report
-        judged, kills = test_itself(sound, device, profile, seed, unkept)
-        return result([*found, *judged], kills)
+            return run.result(found)
+        judged, kills = test_itself(sound, device, profile, seed, run.pass_on)
+        return run.result([*found, *judged], kills)
     except KeyboardInterrupt as stop:
-        facts["interrupted"] = "the checks that had ended"
-        raise Interrupted(result(ended, ())) from stop
+        raise Interrupted(run.so_far()) from stop
+
+
+@dataclass
+class _Run:
+    """What is known of a run from its start, and the checks that have ended."""
+
+    drifted: Mapping[str, Outcome]
+    facts: dict[str, str]
+    started: float
+    on_done: OnDone | None
+    ended: list[Outcome] = field(default_factory=list)
+
+    def tell(self, outcome: Outcome) -> None:
+        """Keep what has ended, and pass it on."""
+        self.ended.append(outcome)
+        self.pass_on(outcome)
+
+    def pass_on(self, outcome: Outcome) -> None:
+        """Tell a command which check of which kernel is done."""
+        if self.on_done is not None:
+            self.on_done(f"{outcome.kernel} {outcome.check}")
+
+    def result(
+        self, found: Sequence[Outcome], kills: tuple[Kill, ...] = ()
+    ) -> Verification:
+        """All outcomes in the order of the kernels."""
+        order = list(self.drifted)
+        every = [*self.drifted.values(), *found]
+        every.sort(key=lambda outcome: order.index(outcome.kernel))
+        seconds = time.monotonic() - self.started
+        return Verification(tuple(every), self.facts, seconds, kills)
+
+    def so_far(self) -> Verification:
+        """The same of a run that was interrupted."""
+        self.facts["interrupted"] = "the checks that had ended"
+        return self.result(self.ended)
 
 
 def _subjects(specs: Sequence[Path], folder: Path, only: str | None) -> list[Subject]:
@@ -109,14 +133,3 @@ def _device(cpu: bool, sanitize: bool) -> str:
     if sanitize:
         sanitizer.require(device)
     return device
-
-
-def _teller(ended: list[Outcome], on_done: OnDone | None) -> Callable[[Outcome], None]:
-    """Keeps what is told, and tells a command which check of which kernel is done."""
-
-    def tell(outcome: Outcome) -> None:
-        ended.append(outcome)
-        if on_done is not None:
-            on_done(f"{outcome.kernel} {outcome.check}")
-
-    return tell
