@@ -61,6 +61,8 @@ def candidates(
             if accumulator_registers(tile, product) > min(most, 128 - spare_registers):
                 continue
             stages = best_stages(tile, product, target)
+            if name == "fma" and m == 128 and product.layout == "TT" and stages:
+                stages = min(stages, 2)  # 3 spill 16 bytes for sm_80 with Triton 3.9
             if stages is not None and not why_not_compiled(tile, product, target):
                 found.append(replace(tile, stages=stages))
     return found

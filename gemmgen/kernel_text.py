@@ -110,10 +110,11 @@ class KernelText:
 
     @property
     def indexes(self) -> bool:
-        """Whether offsets within a matrix are computed, which may need 64 bits."""
-        pointers = not self.described("operands") and any(
-            one.is_matrix for one in self.plan.operands
-        )
+        """Whether offsets within a tensor are computed, which may need 64 bits.
+
+        Vectors beside descriptors alone have 64 bits always.
+        """
+        pointers = not self.described("operands") and bool(self.plan.tensors)
         return pointers or not self.described("results")
 
     @property

@@ -171,8 +171,8 @@ def _beside_the_ring(tile: Tile, product: Product, target: Target) -> int:
     elements, newer = tile.m * tile.n, target.architecture >= 100
     part = elements // 4 if newer else min(elements, 16384)
     side = max(tile.m, tile.n)
-    width = 0 if side <= 128 or not product.vector_bytes else product.vector_bytes
-    vectors = side * (max(4, width) if newer and width else width)
+    width = max(4, product.vector_bytes) if side > 128 and product.vector_bytes else 0
+    vectors = side * width
     return elements * product.result_bytes + part * product.matrix_bytes + vectors
 
 

@@ -198,7 +198,8 @@ class SpecializedText(KernelText):
             count = "ROWS" if axis == "m" else "BLOCK_N"
             slices = f"gl.SliceLayout({1 - position}, layout)"
             lines.append(
-                f"offs_{axis} = first_{axis} + gl.arange(0, {count}, layout={slices})"
+                f"offs_{axis} = (first_{axis} + gl.arange(0, {count}, layout={slices}))"
+                ".to(tl.int64)"
             )
             lines.append(f"mask_{axis} = offs_{axis} < {axis.upper()}")
         lines += [one.load for one in self.plan.tensors if not one.is_matrix]
