@@ -51,7 +51,7 @@ def modelled(
     to the second if no descriptor can describe its tensors. warp_specialized needs an
     exact Triton, so rows without it follow the first part.
     """
-    plain = [tile for tile in tiles if not SCHEDULES[tile.schedule].described]
+    plain = [tile for tile in tiles if not tile.described]
     if rest:
         return tuple(_table(plain, product, target, ROUGH, aligned=False))
     if len(plain) == len(tiles):
@@ -77,7 +77,7 @@ def reached(rules: Sequence[Rule]) -> list[Rule]:
     """
     kept: list[Rule] = []
     for rule in rules:
-        takers = (one for one in kept if not SCHEDULES[one.tile.schedule].described)
+        takers = (one for one in kept if not one.tile.described)
         if not any(all(map(ge, one.limits, rule.limits)) for one in takers):
             kept.append(rule)
     return kept
@@ -88,7 +88,7 @@ def first(tile: Tile) -> bool:
 
     The other pointer kernels would take calls from rows for tensors that are not.
     """
-    return bool(SCHEDULES[tile.schedule].described) or tile.streams
+    return tile.described or tile.streams
 
 
 def exact_triton(tile: Tile) -> bool:

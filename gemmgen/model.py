@@ -25,8 +25,7 @@ LINE_BYTES = 128
 """A cache line: what a K block takes of each row, or a multiple of it."""
 
 LEAST_BLOCKS = 4
-"""K blocks of a part when `split_k` is FILL, half as many with twice that, as the
-launcher's support module says."""
+"""K blocks of a part with FILL, half as many with 2 * FILL, as launchers have it."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,11 @@ class Tile:
     def streams(self) -> bool:
         """Whether its schedule streams B past rows of A, with no tensor core."""
         return SCHEDULES[self.schedule].streams
+
+    @property
+    def described(self) -> bool:
+        """Whether its schedule takes some tensors through descriptors."""
+        return bool(SCHEDULES[self.schedule].described)
 
     @property
     def teams(self) -> int:
@@ -168,12 +172,10 @@ def _beside_the_ring(tile: Tile, product: Product, target: Target) -> int:
     Results whole; operands, which come through pointers, in parts: fitted to what
     compiles, at most 16384 elements on sm_90 and a quarter of the tile on sm_100.
     """
-    elements, newer = tile.m * tile.n, target.architecture >= 100
-    part = elements // 4 if newer else min(elements, 16384)
-    side = max(tile.m, tile.n)
+    elements, side = tile.m * tile.n, max(tile.m, tile.n)
+    part = elements // 4 if target.architecture >= 100 else min(elements, 16384)
     width = max(4, product.vector_bytes) if side > 128 and product.vector_bytes else 0
-    vectors = side * width
-    return elements * product.result_bytes + part * product.matrix_bytes + vectors
+    return elements * product.result_bytes + part * product.matrix_bytes + side * width
 
 
 def _ring_memory(tile: Tile, product: Product, target: Target) -> int:
@@ -258,7 +260,7 @@ def registers(tile: Tile, product: Product) -> int:
         return 168  # of the launch; consumers then take 232, the producer 40
     if tile.streams:  # the products, summed last, and two rows of addresses
         return tile.n * tile.k // threads(tile) + 24
-    beside = 26 if SCHEDULES[tile.schedule].described else 72
+    beside = 26 if tile.described else 72
     return min(255, accumulator_registers(tile, product) + beside)
 
 

@@ -89,7 +89,7 @@ class Case:
         detours = {}
         if exact_triton(row.tile):
             detours["with a Triton other than 3.6"] = self._first(exact=False)
-        if SCHEDULES[row.tile.schedule].described:
+        if row.tile.described:
             detours["if no descriptor can describe a tensor"] = self._first(plain=True)
         found = self._told(number, row)
         told = {when: self._told(*one) for when, one in detours.items()}
@@ -106,7 +106,7 @@ class Case:
             if row.architecture <= self.target.architecture
             and _holds(row, self.shape)
             and (exact or not exact_triton(row.tile))
-            and not (plain and SCHEDULES[row.tile.schedule].described)
+            and not (plain and row.tile.described)
             and not undescribed(self.plan, self.shape, row.tile.schedule)
         )
 

@@ -12,7 +12,6 @@ from gemmgen.cost import Sizes, predicted_time
 from gemmgen.decision import ANY, Grid, Point, Rule, decide
 from gemmgen.model import Tile, spills
 from gemmgen.plan import Plan
-from gemmgen.schedules import SCHEDULES
 from gemmgen.shapes import Shape
 from gemmgen.targets import Target
 from gemmgen.tuning_file import Times
@@ -44,7 +43,7 @@ def rules_for(
     described = {
         shape: {tile: time for tile, time in each.items() if first(tile)}
         for shape, each in times.items()
-        if any(SCHEDULES[tile.schedule].described for tile in each)
+        if any(tile.described for tile in each)
     }
     rest = {shape: each for shape, each in times.items() if shape not in described}
     few = {shape: _plain(each) for shape, each in times.items() if shape.n <= FEW.n[-1]}
@@ -66,11 +65,7 @@ def rules_for(
 
 def _plain(each: Mapping[Tile, float]) -> dict[Tile, float]:
     """The times of tiles that need no descriptor."""
-    return {
-        tile: time
-        for tile, time in each.items()
-        if not SCHEDULES[tile.schedule].described
-    }
+    return {tile: time for tile, time in each.items() if not tile.described}
 
 
 def _decided(

@@ -87,8 +87,11 @@ class Trial:
         return [
             name
             for name, row in SCHEDULES.items()
-            for described in [[one for role in row.described for one in by_role[role]]]
-            if all(map(self._support.describable, described))
+            if all(
+                self._support.describable(matrix)
+                for role in row.described
+                for matrix in by_role[role]
+            )
         ]
 
     @property

@@ -11,14 +11,16 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-import triton
-
 from gemmgen.dtypes import DTYPES
 from gemmgen.model import Tile, instruction, shared_memory
 from gemmgen.plan import Plan
 from gemmgen.schedules import SCHEDULES
 from gemmgen.targets import Target
-from gemmgen.verification.aligned import compile_aligned, jit_function
+from gemmgen.verification.aligned import (
+    compile_aligned,
+    compiles_here,
+    jit_function,
+)
 from gemmgen.verification.machine_code import (
     Usage,
     block_loads,
@@ -74,8 +76,7 @@ def check_kernel(
     """
     first, count = share
     for target, tile in plan.tiles[first::count]:
-        wanted = SCHEDULES[tile.schedule].triton
-        if wanted and not triton.__version__.startswith(f"{wanted}."):
+        if not compiles_here(tile.schedule):
             continue
         kernel = jit_function(module, plan, tile.schedule)
         yield check_tile(plan, kernel, target, tile)
@@ -118,7 +119,7 @@ def _spill_problems(tile: Tile, used: Usage) -> Iterator[str]:
 
 def _load_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator[str]:
     """What is wrong with how A, B and [m, n] operands are loaded."""
-    if SCHEDULES[tile.schedule].described:
+    if tile.described:
         yield from _block_problems(plan, tile, ptx)
         return
     found = copies(ptx) if tile.stages > 1 else loads(ptx)
