@@ -5,6 +5,7 @@ A script stands for compute-sanitizer; under it kernels run in the interpreter.
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -141,13 +142,21 @@ def subjects(tmp_path: Path) -> list[Subject]:
     ]
 
 
-def test_racecheck_gets_few_shapes(subjects: list[Subject]) -> None:
+def test_slow_tools_and_further_tiles_get_part_tiles_alone(
+    subjects: list[Subject],
+) -> None:
     from gemmgen.verification.comparison import Block
+    from gemmgen.verification.subject import Variant
 
-    many = list(cases(subjects[0].plan, Block(16, 32, 32), "memcheck"))
-    few = list(cases(subjects[0].plan, Block(16, 32, 32), "racecheck"))
+    of_plan, block = partial(cases, subjects[0].plan), Block(16, 32, 32)
+    plain, tma = Variant(block, "TILES", ()), Variant(block, "TILES", (), "tma")
+    many, few = list(of_plan(plain, "memcheck")), list(of_plan(plain, "racecheck"))
     assert len(few) == 2 < len(many)
-    assert all(case.m % 16 and case.n % 32 and case.k % 32 for case in few)
+    assert few == list(of_plan(plain, "memcheck", whole=False))
+    assert all(one.m % 16 and one.n % 32 and one.k % 32 for one in few)
+    (described,) = of_plan(tma, "racecheck")
+    assert described.n % 16 == described.k % 16 == 0
+    assert all(one.m % 16 and one.n % 32 and one.k % 32 for one in (described, *few))
 
 
 def fake(folder: Path, then: str) -> None:

@@ -3,6 +3,7 @@
 The tensors are small; their storage is large, but for the elements it is never touched.
 """
 
+import fcntl
 import mmap
 import time
 from collections.abc import Iterator
@@ -23,8 +24,10 @@ from gemmgen.verification.examples import (
 
 _LIMIT = 2**31
 _SPARE = 2**20
-_PATIENCE = 60.0
-"""Seconds: as long as a handful of other processes take over theirs."""
+_PATIENCE, _PAUSE = 60.0, 0.2
+"""Seconds: as long as a handful of other processes take over theirs; between looks."""
+_RESERVE = 0.125
+"""Of a GPU's memory: left to the small tensors of all processes."""
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # the name is Python 3.11's
 
 
@@ -99,14 +102,23 @@ def _storage(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 def _shared_gpus(size: int, device: torch.device) -> Tensor:
-    """Bytes of a GPU; waits for other processes to give theirs back."""
+    """Bytes of a GPU; waits until other processes leave these and a reserve.
+
+    They take turns to look and take, so that two do not count on the same bytes.
+    """
     _, whole = torch.cuda.mem_get_info(device)
+    needed = size + int(_RESERVE * whole)
     until = time.monotonic() + _PATIENCE
-    while True:
-        torch.cuda.empty_cache()  # one tensor of this size a process, not two
-        try:
-            return torch.empty(size, dtype=torch.int8, device=device)
-        except torch.OutOfMemoryError:
-            if size > whole - _SPARE or time.monotonic() > until:
-                raise
-            time.sleep(0.5)
+    while needed <= whole and time.monotonic() < until:
+        with open(__file__, "rb") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            if torch.cuda.mem_get_info(device)[0] >= needed:
+                return torch.empty(size, dtype=torch.int8, device=device)
+        time.sleep(_PAUSE)
+    raise torch.OutOfMemoryError
+
+
+def give_back(device: torch.device) -> None:
+    """Let other processes have the memory of calls that are done and dropped."""
+    if device.type == "cuda":
+        torch.cuda.empty_cache()

@@ -21,6 +21,13 @@ def fixed_cases(plan: Plan, block: Block, processors: int = 0) -> Iterator[Case]
         yield _numbered(plan, case)
 
 
+def beyond(plan: Plan, block: Block, described: bool) -> Case:
+    """Part of a tile beyond a whole one along every side; or, for descriptors, 16."""
+    rows = 16 if plan.a.transposed else 3
+    m, n, k = (rows, 16, 16) if described else (1, 1, 1)
+    return _numbered(plan, Case((block.m + m,), block.n + n, block.k + k))
+
+
 def plain(case: Case) -> bool:
     """Whether a kernel needs no compilation of its own for the case.
 
@@ -41,8 +48,9 @@ def _cases(plan: Plan, block: Block) -> Iterator[Case]:
     yield Case((0,), 7, 5, given=False)
     yield Case((5,), 0, 3)
     yield Case((1,), 1, 1, "normal")
-    yield Case((m + 1,), n + 1, k + 1)
-    yield Case((m + 1,), n + 1, k + 1, "special", given=False)
+    odd = beyond(plan, block, described=False)
+    yield odd
+    yield replace(odd, kind="special", given=False)
     yield Case((m - 1,), n - 1, 2 * k - 1, "wide")
     yield Case((m,), n, k, "normal")
     shared = ("rows shared", "columns shared")
@@ -53,8 +61,8 @@ def _cases(plan: Plan, block: Block) -> Iterator[Case]:
     # What descriptors can describe, in whatever dtype and layout.
     rows = 16 if plan.a.transposed else 3
     yield Case((rows,), 16, 16, "normal")
-    more = m + rows
-    yield Case((more,), n + 16, k + 16, "special", ("padded",) * count, given=False)
+    more = beyond(plan, block, described=True)
+    yield replace(more, kind="special", views=("padded",) * count, given=False)
     yield Case((2 * m,), 2 * n, blocks * k, "wide")
     groups = max(tile.group_m for _, tile in plan.tiles)
     yield Case((groups * m + 1,), n + 1, 1)

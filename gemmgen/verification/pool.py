@@ -48,9 +48,10 @@ def run_checks(
         outcomes = _run_all(slots, compiled, on_done)
         return outcomes + run_properties(subjects, device, profile, seed, on_done)
     run = _run_of(device, profile, seed)
-    # A third of the processes that a kernel has to itself compile for all targets.
+    # First a third of the processes that a kernel has compile it for all its targets;
+    # its properties are in small parts, since some take long.
     compiled = [_parts(_COMPILE, one, each // 3) for one in subjects]
-    shared = [_parts(run, one, each - each // 3) for one in subjects]
+    shared = [_parts(run, one, 2 * each) for one in subjects]
     outcomes = _run_all(slots, compiled + shared, on_done)
     return _again_alone(slots[:1], compiled + shared, outcomes)
 

@@ -26,7 +26,7 @@ from gemmgen.verification.cases import (
 )
 from gemmgen.verification.examples import Call, Wrong, check_results
 from gemmgen.verification.examples import run as run_example
-from gemmgen.verification.far import Far, far_call, far_places
+from gemmgen.verification.far import Far, far_call, far_places, give_back
 from gemmgen.verification.fixed import fixed_cases, plain
 from gemmgen.verification.memory import OutOfBounds, Unclean
 from gemmgen.verification.profiles import Profile
@@ -185,6 +185,8 @@ class Trial:
                 return  # a small GPU, or a process so limited, cannot hold such tensors
             self.attempt(str(place), partial(self.far, call, variant))
             self.examples += 1
+            del call
+            give_back(self.device)
 
     def far(self, call: Call, variant: Variant) -> None:
         """One call with large offsets."""

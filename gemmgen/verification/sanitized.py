@@ -16,13 +16,13 @@ from gemmgen.plan import Plan
 
 if TYPE_CHECKING:
     from gemmgen.verification.cases import Case
-    from gemmgen.verification.comparison import Block
+    from gemmgen.verification.subject import Variant
 
 MARK = "@gemmgen "
 """Begins each line of this process, which are JSON."""
 
 _SLOW = ("racecheck",)
-"""Tools that make every access to shared memory slow: they get the two odd cases."""
+"""Tools that make every access to shared memory slow: they get part tiles alone."""
 
 
 def job(tool: str, device: str, kernels: Sequence[tuple[Plan, Path]]) -> str:
@@ -57,24 +57,23 @@ def _tell(**values: object) -> None:
     sys.stdout.flush()
 
 
-def cases(plan: Plan, block: "Block", tool: str) -> Iterator["Case"]:
+def cases(
+    plan: Plan, variant: "Variant", tool: str, whole: bool = True
+) -> Iterator["Case"]:
     """The fixed cases of plain views with more than one of M, N and K.
 
-    The others compile a kernel anew for the same accesses. For a slow tool those with a
-    part tile along every side.
+    The others compile a kernel anew for the same accesses. Part tiles alone, once for
+    descriptors and once for what they cannot describe, if not the `whole` of them is
+    asked for or the tool is slow.
     """
-    from gemmgen.verification.fixed import fixed_cases, plain
+    from gemmgen.verification.fixed import beyond, fixed_cases, plain
 
-    odd = {
-        (block.m + 1, block.n + 1, block.k + 1),
-        (block.m - 1, block.n - 1, 2 * block.k - 1),
-    }
-    seen = set()
-    for case in fixed_cases(plan, block):
-        size = (case.m, case.n, case.k)
-        if plain(case) and (tool not in _SLOW or (size in odd and size not in seen)):
-            seen.add(size)
-            yield case
+    if whole and tool not in _SLOW:
+        yield from filter(plain, fixed_cases(plan, variant.block))
+        return
+    yield beyond(plan, variant.block, described=True)
+    if not variant.described:  # another schedule would serve it
+        yield beyond(plan, variant.block, described=False)
 
 
 def _run(plan: Plan, path: Path, tool: str, device: str) -> int:
@@ -85,11 +84,13 @@ def _run(plan: Plan, path: Path, tool: str, device: str) -> int:
     from gemmgen.verification.cases import described
 
     module = subject.load(path)
-    calls = 0
+    calls, seen = 0, set()
     for variant in subject.variants(plan, module, torch.device(device)):
+        whole = variant.text not in seen
+        seen.add(variant.text)
         with variant.forced(module):
-            for case in cases(plan, variant.block, tool):
-                name = f"{described(plan, case)}, tile {variant.block}"
+            for case in cases(plan, variant, tool, whole):
+                name = f"{described(plan, case)}, {variant.name}"
                 _tell(event="case", kernel=plan.name, case=name)
                 _call(plan, subject.launcher(plan, module), case, torch.device(device))
                 calls += 1

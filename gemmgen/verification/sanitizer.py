@@ -34,7 +34,7 @@ TOOLS: dict[str, tuple[str, ...]] = {
 """Each tool with its own options."""
 
 _START_SECONDS, _KERNEL_SECONDS = 120.0, 300.0
-_MOST_AT_ONCE = 12
+_MOST_AT_ONCE = 15
 _ALLOCATORS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _CODE = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
