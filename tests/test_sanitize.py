@@ -15,6 +15,7 @@ from gemmgen.cli import main
 from gemmgen.errors import EnvironmentMissing
 from gemmgen.verification import sanitizer
 from gemmgen.verification.findings import FOUND, read
+from gemmgen.verification.outcome import Outcome
 from gemmgen.verification.process import Subject
 from gemmgen.verification.sanitized import MARK, cases
 from gemmgen.verification.sanitizer import Session, command, environment, judged
@@ -40,7 +41,24 @@ RACE = """\
 =========
 ========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
 """
-NAMES = ["one", "one_more"]
+SOURCES: dict[str, list[str]] = {"one": [], "one_more": []}
+SPECIALIZED = """\
+@gluon.jit
+def one_kernel(a):
+    ring = gl.allocate_shared_memory(gl.float16, [128], a.layout)
+    gl.warp_specialize([(consume, (ring,)), (produce, (ring,))])
+
+
+def consume(ring):
+    return ring.load()
+"""
+DISPATCH = """\
+========= Error: Race reported between Read access at one_kernel+0xd0 in one.py:2
+=========     and Write access at one_kernel+0x24a0 in one.py:2 [13 hazards]
+=========     and Write access at one_kernel+0x3770 in one.py:4 [24 hazards]
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
 
 
 def mark(event: str, kernel: str, **values: object) -> str:
@@ -53,23 +71,23 @@ def ran(kernel: str, between: str = "") -> str:
 
 
 def statuses(text: str, code: int | None = 0) -> dict[str, str]:
-    found = judged("memcheck", "cuda", Session(text, code, 2.0), NAMES)
+    found = judged("memcheck", "cuda", Session(text, code, 2.0), SOURCES)
     return {one.kernel: one.status for one in found}
 
 
 def test_clean_kernels_pass() -> None:
     text = "========= COMPUTE-SANITIZER\n" + ran("one") + ran("one_more")
     text += "========= ERROR SUMMARY: 0 errors\n"
-    found = judged("memcheck", "cuda", Session(text, 0, 2.0), NAMES)
+    found = judged("memcheck", "cuda", Session(text, 0, 2.0), SOURCES)
     assert [(one.kernel, one.check, one.status, one.examples) for one in found] == [
-        (name, "memcheck", "passed", 9) for name in NAMES
+        (name, "memcheck", "passed", 9) for name in SOURCES
     ]
 
 
 def test_a_finding_is_the_kernel_s_that_it_names_wherever_it_stands() -> None:
     text = ran("one", READ) + ran("one_more") + "========= ERROR SUMMARY: 1 error\n"
     assert statuses(text, FOUND) == {"one": "passed", "one_more": "failed"}
-    (finding,) = read(text, NAMES).records["one_more"].findings
+    (finding,) = read(text, list(SOURCES), SOURCES).records["one_more"].findings
     assert finding.splitlines()[:2] == [
         "Invalid __global__ read of size 2 bytes",
         "at one_more_kernel+0x1a0 in one_more.py:42",
@@ -81,15 +99,42 @@ def test_a_finding_that_names_no_kernel_is_that_of_the_one_that_runs() -> None:
     nameless = READ.replace("one_more_kernel", "void at::fill_kernel")
     text = ran("one") + ran("one_more", nameless)
     assert statuses(text, FOUND) == {"one": "passed", "one_more": "failed"}
-    (record,) = [r for r in read(text, NAMES).records.values() if r.findings]
+    (record,) = [
+        r for r in read(text, list(SOURCES), SOURCES).records.values() if r.findings
+    ]
     assert record.findings[0].endswith("M=17 N=33 K=33")
 
 
 def test_races_are_read_and_counted() -> None:
-    reading = read(ran("one") + RACE, NAMES)
+    reading = read(ran("one") + RACE, list(SOURCES), SOURCES)
     assert reading.count == 1
     assert "and Read access" in reading.records["one"].findings[0]
     assert statuses(ran("one") + RACE, FOUND) == {"one": "failed"}
+
+
+def raced(text: str, source: str = SPECIALIZED) -> Outcome:
+    session = Session(ran("one") + text, FOUND, 1.0)
+    (outcome,) = judged("racecheck", "cuda", session, {"one": source.splitlines()})
+    return outcome
+
+
+def test_what_racecheck_says_of_triton_s_dispatch_is_set_aside_and_counted() -> None:
+    assert (raced(DISPATCH).status, raced(DISPATCH).detail) == ("passed", "1 set aside")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        DISPATCH.replace("one.py:4", "one.py:8"),  # an access of the kernel's own
+        DISPATCH.replace("one.py:4", "one.py:80"),
+        DISPATCH.replace(" in one.py:4", ""),
+        DISPATCH.replace("SUMMARY: 1 hazard", "SUMMARY: 2 hazards"),
+        DISPATCH + READ,
+        RACE.replace("one.py:9", "one.py:2").replace("one.py:12", "one.py:3"),
+    ],
+)
+def test_other_findings_are_not_set_aside(other: str) -> None:
+    assert raced(other).status == "failed"
 
 
 def test_only_kernels_that_were_begun_are_settled() -> None:
@@ -114,7 +159,7 @@ def test_an_error_after_a_finding_is_the_finding() -> None:
     text = mark("start", "one_more") + READ
     text += mark("error", "one_more", story="AcceleratorError: launch failure")
     text += "========= Target application returned an error\n"
-    (outcome,) = judged("memcheck", "cuda", Session(text, FOUND, 1.0), NAMES[1:])
+    (outcome,) = judged("memcheck", "cuda", Session(text, FOUND, 1.0), {"one_more": []})
     assert outcome.status == "failed"
     assert outcome.detail.startswith("Invalid __global__ read")
 
@@ -180,7 +225,7 @@ def test_from_end_to_end_with_one_tool_that_finds(
     told: list[str] = []
     found = sanitizer.sanitize(subjects, "cpu", lambda one: told.append(one.kernel))
     assert {(one.check, one.kernel): one.status for one in found} == {
-        (tool, name): "passed" for tool in sanitizer.TOOLS for name in NAMES
+        (tool, name): "passed" for tool in sanitizer.TOOLS for name in SOURCES
     } | {("initcheck", "one_more"): "failed"}
     assert len(told) == len(found)
     assert all(one.examples > 1 for one in found if one.ok)

@@ -1,9 +1,12 @@
 """Views, data and drawn cases: what they promise to the checks that use them."""
 
+import itertools
+
 import pytest
 import torch
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from gemmgen.plan import Plan, plans
 from gemmgen.spec import parse
@@ -18,7 +21,7 @@ from gemmgen.verification.comparison import Block
 from gemmgen.verification.data import KINDS, Source
 from gemmgen.verification.examples import framed_inputs, input_shapes
 from gemmgen.verification.far import far_call, far_places
-from gemmgen.verification.fixed import fixed_cases
+from gemmgen.verification.fixed import describable, fixed_cases
 from gemmgen.verification.reference import product
 from gemmgen.verification.views import FOR_OUTPUTS, VIEWS, framed_input, framed_output
 from generated import _support
@@ -148,28 +151,57 @@ def test_fixed_cases_hold_every_known_trap() -> None:
     assert (wave.m, wave.n, wave.k) == (133 * BLOCK.m, BLOCK.n, BLOCK.k + 1)
 
 
-def test_far_calls_are_also_of_tensors_that_descriptors_describe() -> None:
-    for far in far_places(layer(), BLOCK, described=True):
-        call = far_call(layer(), far, torch.device("cpu"))
-        for name in {"x", "w"} - {far.name}:
-            assert _support.describable(call.tensors[name])
+def offset(tensor: Tensor) -> int:
+    """Of a tensor's last element, in elements."""
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return sum((size - 1) * stride for size, stride in pairs)
 
 
 def test_far_calls_pass_every_axis_of_every_tensor() -> None:
     seen = set()
     for far in far_places(layer(), BLOCK):
-        seen.add((far.name, far.axis, far.case.k))
+        seen |= {(name, axis, far.case.k) for name, axis in far.axes}
         call = far_call(layer(), far, torch.device("cpu"))
         tensors = [*call.tensors.values(), *(call.outputs or [])]
-        last = [
-            sum((n - 1) * s for n, s in zip(one.shape, one.stride(), strict=True))
-            for one in tensors
-        ]
-        assert sum(offset >= 2**31 for offset in last) == 1
+        assert sum(offset(one) >= 2**31 for one in tensors) == len(far.axes)
     matrices = {(name, axis, 3) for name in ("x", "w", "y") for axis in (0, 1)}
-    assert seen == matrices | {
-        ("bias", 0, 3),
-        ("scale", 0, 3),
-        ("x", 1, 17),
-        ("w", 1, 17),
-    }
+    vectors = {("bias", 0, 3), ("scale", 0, 3)}
+    assert seen == matrices | vectors | {("x", 1, 17), ("w", 1, 17)}
+
+
+def test_far_calls_are_also_of_tensors_that_descriptors_describe() -> None:
+    seen = set()
+    for far in far_places(layer(), BLOCK, {"inputs"}):
+        seen |= set(far.axes)
+        call = far_call(layer(), far, torch.device("cpu"))
+        assert all(_support.describable(call.tensors[name]) for name in ("x", "w"))
+    vectors = {("bias", 0), ("scale", 0)}
+    assert seen == {("x", 0), ("w", 0), ("y", 0), ("y", 1)} | vectors
+
+
+def test_far_tensors_of_a_call_share_no_element() -> None:
+    for far in far_places(layer(), BLOCK):
+        call = far_call(layer(), far, torch.device("cpu"))
+        tensors = [*call.tensors.values(), *(call.outputs or [])]
+        places = [address for one in tensors for address in addresses(one)]
+        assert len(places) == len(set(places))
+
+
+def addresses(tensor: Tensor) -> list[int]:
+    """Of every byte."""
+    indices = itertools.product(*map(range, tensor.shape))
+    size, strides = tensor.element_size(), tensor.stride()
+    starts = [
+        tensor.data_ptr()
+        + size * sum(i * s for i, s in zip(index, strides, strict=True))
+        for index in indices
+    ]
+    return [start + byte for start in starts for byte in range(size)]
+
+
+def test_descriptors_have_fixed_cases_of_their_own() -> None:
+    cases = list(fixed_cases(layer(), BLOCK))
+    fitting = [case for case in cases if describable(layer(), case)]
+    assert any(case.m > 8 * BLOCK.m for case in fitting)
+    assert any("padded" in case.views for case in fitting)
+    assert all(case.n % 16 == case.k % 16 == 0 for case in fitting)

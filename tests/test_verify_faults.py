@@ -131,7 +131,7 @@ FAULTS: dict[str, Fault] = {
         "plain",
         "tl.full((), BLOCK_K, INDEX)",
         "tl.full((), BLOCK_K, tl.int32)",
-        says="a with elements beyond 2^31",
+        says="elements beyond 2^31 along axis 0 of a",
     ),
     "last group of tiles as high as the others": Fault(
         "layer", "min(tiles_m - first_m, GROUP_M)", "GROUP_M"

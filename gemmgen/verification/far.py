@@ -1,4 +1,4 @@
-"""Calls whose offsets pass 2^31: each axis of each tensor in turn.
+"""Calls whose offsets pass 2^31, along each axis of tensors.
 
 The tensors are small; their storage is large, but for the elements it is never touched.
 """
@@ -6,7 +6,7 @@ The tensors are small; their storage is large, but for the elements it is never 
 import fcntl
 import mmap
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -24,6 +24,9 @@ from gemmgen.verification.examples import (
 
 _LIMIT = 2**31
 _SPARE = 2**20
+"""Elements beyond that: where the tensors of one call begin, and their last rows."""
+_APART = 2**16
+"""Bytes from one tensor to the next; their rows are short and lie far apart."""
 _PATIENCE, _PAUSE = 60.0, 0.2
 """Seconds: as long as a handful of other processes take over theirs; between looks."""
 _RESERVE = 0.125
@@ -33,72 +36,87 @@ _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # the name is Python 3.11'
 
 @dataclass(frozen=True)
 class Far:
-    """One call: its sizes, and which tensor is spread out along which axis."""
+    """One call: its sizes, and each tensor that is spread out with the axis of it."""
 
-    name: str
-    axis: int
+    axes: tuple[tuple[str, int], ...]
     case: Case
 
     def __str__(self) -> str:
+        places = ", ".join(f"axis {axis} of {name}" for name, axis in self.axes)
         return (
-            f"M={self.case.m} N={self.case.n} K={self.case.k}, {self.name} with "
-            f"elements beyond 2^31 along axis {self.axis}"
+            f"M={self.case.m} N={self.case.n} K={self.case.k}, elements beyond 2^31 "
+            f"along {places}"
         )
 
 
-def far_places(plan: Plan, block: Block, described: bool = False) -> Iterator[Far]:
-    """Every axis within one tile, and K also from one block to the next.
+def far_places(
+    plan: Plan, block: Block, described: Collection[str] = ()
+) -> Iterator[Far]:
+    """Each axis of all tensors at once within one tile, then K from block to block.
 
-    With `described`, of sizes that descriptors can describe.
+    Tensors of `described` roles stay as descriptors can describe them, contiguous along
+    their last axis and of such sizes.
     """
     values = (0.5,) * len(numbers(plan))
     side = 16 if described else 3
     near = Case((side,), side, side, numbers=values)
-    for name, shape in _shapes(plan, near).items():
-        yield from (Far(name, axis, near) for axis in range(len(shape)))
     long = replace(near, k=block.k + (16 if described else 1))
-    for name, shape in _shapes(plan, long).items():
-        if long.k in shape:
-            yield Far(name, shape.index(long.k), long)
+    for case, wanted in ((near, None), (long, long.k)):
+        found = [
+            (name, axis, role in described)
+            for name, role, shape in _shapes(plan, case)
+            for axis, size in enumerate(shape)
+            if wanted in (None, size)
+        ]
+        rows = [(name, axis) for name, axis, _ in found if axis == 0]
+        along = [(name, axis) for name, axis, held in found if axis and not held]
+        together = [rows + along] if case is long else [rows, along]
+        yield from (Far(tuple(axes), case) for axes in together if axes)
 
 
-def _shapes(plan: Plan, case: Case) -> dict[str, tuple[int, ...]]:
-    outputs = {result.name: (*case.rows, case.n) for result in plan.results}
-    return input_shapes(plan, case) | outputs
+def _shapes(plan: Plan, case: Case) -> Iterator[tuple[str, str, tuple[int, ...]]]:
+    """Every tensor, its role as schedules call it, and its shape."""
+    matrices = {one.name for one in plan.operands if one.is_matrix}
+    for name, shape in input_shapes(plan, case).items():
+        if name in (plan.a.name, plan.b.name):
+            yield name, "inputs", shape
+        else:
+            yield name, "operands" if name in matrices else "vectors", shape
+    for result in plan.results:
+        yield result.name, "results", (*case.rows, case.n)
 
 
 def far_call(plan: Plan, far: Far, device: torch.device) -> Call:
     """The call's arguments; raises `torch.OutOfMemoryError` where they cannot fit."""
     inputs = framed_inputs(plan, far.case, device)
+    outputs = framed_outputs(plan, far.case, device)
+    names = [result.name for result in plan.results]
     tensors = {key: framed.view for key, framed in inputs.items()}
-    outputs = {
-        result.name: framed.view
-        for result, framed in zip(
-            plan.results, framed_outputs(plan, far.case, device), strict=True
-        )
-    }
-    group = tensors if far.name in tensors else outputs
-    group[far.name] = _spread(group[far.name], far.axis)
+    tensors |= {key: framed.view for key, framed in zip(names, outputs, strict=True)}
+    widest = max(tensors[name].element_size() for name, _ in far.axes)
+    storage = _storage((_LIMIT + _SPARE) * widest, device)
+    for place, (name, axis) in enumerate(far.axes):
+        tensors[name] = _spread(tensors[name], axis, storage[place * _APART :])
     named = dict(zip(numbers(plan), far.case.numbers, strict=True))
-    return Call(tensors, named, list(outputs.values()))
+    results = [tensors.pop(name) for name in names]
+    return Call(tensors, named, results)
 
 
-def _spread(tensor: Tensor, axis: int) -> Tensor:
+def _spread(tensor: Tensor, axis: int, storage: Tensor) -> Tensor:
     """The same values, the last of an axis over 2^31 elements from the first."""
-    stride = _LIMIT // (tensor.shape[axis] - 1) + 8
-    storage = _storage(_LIMIT + _SPARE, tensor.dtype, tensor.device)
     strides = [1] * tensor.dim()
-    strides[axis] = stride
-    far = storage.as_strided(tensor.shape, strides)
+    strides[axis] = _LIMIT // (tensor.shape[axis] - 1) + 8
+    far = storage.view(tensor.dtype).as_strided(tensor.shape, strides)
     return far.copy_(tensor)
 
 
-def _storage(count: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+def _storage(size: int, device: torch.device) -> Tensor:
+    """So many bytes."""
     if device.type == "cuda":
-        return _shared_gpus(count * dtype.itemsize, device).view(dtype)
+        return _shared_gpus(size, device)
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
-    pages = mmap.mmap(-1, count * dtype.itemsize, flags=private)
-    return torch.frombuffer(pages, dtype=dtype)
+    pages = mmap.mmap(-1, size, flags=private)
+    return torch.frombuffer(pages, dtype=torch.int8)
 
 
 def _shared_gpus(size: int, device: torch.device) -> Tensor:

@@ -5,7 +5,7 @@ Nothing here starts a process.
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gemmgen.verification.sanitized import MARK
@@ -21,16 +21,22 @@ _NO_FINDING = re.compile(
     r"COMPUTE-SANITIZER|LEAK SUMMARY|Target application|"
     r"Error: process didn't terminate|Warning: (?!Race)"
 )
+_ACCESS = re.compile(r"access at \S+ in [^\s:]+:(\d+)")
+_DISPATCH = ("def ", "gl.warp_specialize(")
 _BACKTRACE = re.compile(r"Saved host backtrace|Host Frame")
 _MOST_LINES = 12
 
 
 @dataclass
 class Record:
-    """What a stream tells of one kernel: findings, calls, and how it went on."""
+    """What a stream tells of one kernel: findings, calls, and how it went on.
+
+    `set_aside` counts the findings that `of_dispatch` knows.
+    """
 
     kernel: str
     findings: list[str] = field(default_factory=list)
+    set_aside: int = 0
     case: str = ""
     story: str = ""
     calls: int | None = None
@@ -45,8 +51,10 @@ class Reading:
     said: list[str]
 
 
-def read(text: str, kernels: Sequence[str]) -> Reading:
-    """Sort a stream by kernel.
+def read(
+    text: str, kernels: Sequence[str], sources: Mapping[str, Sequence[str]]
+) -> Reading:
+    """Sort a stream by kernel; `sources` are the lines of the kernels' modules.
 
     A finding is the kernel's that it names; the tool may write later than the process,
     so its place counts only if it names none.
@@ -64,8 +72,27 @@ def read(text: str, kernels: Sequence[str]) -> Reading:
         elif not _NO_FINDING.match(part):
             named = next((k for k in by_length if f"{k}_kernel" in part), current)
             record = records.setdefault(named, Record(named))
-            record.findings.append(_shown(part, record.case))
+            if of_dispatch(part, sources.get(named, ())):
+                record.set_aside += 1
+            else:
+                record.findings.append(_shown(part, record.case))
     return Reading(records, count, said)
+
+
+def of_dispatch(finding: str, source: Sequence[str]) -> bool:
+    """Whether a finding is racecheck's of how Triton sends warps to their functions.
+
+    Between the lines of a warp-specialized kernel Triton keeps a byte a warp in shared
+    memory: the first warps write there which function each other is to run, and all
+    meet at barrier 1 before it is read and again after, as the machine code shows
+    (Triton 3.6, sm_90). racecheck reports it all the same, also of a kernel whose
+    functions do nothing. These accesses have the lines of the kernel's `def` and of
+    `gl.warp_specialize`, where no access of the kernel's own is.
+    """
+    lines = [int(number) for number in _ACCESS.findall(finding)]
+    places = [source[line - 1].lstrip() for line in lines if line <= len(source)]
+    known = len(places) == len(lines) == finding.count("access at ") > 1
+    return known and all(place.startswith(_DISPATCH) for place in places)
 
 
 def _parts(text: str) -> Iterator[tuple[str, str]]:

@@ -7,6 +7,7 @@ from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
 from gemmgen.verification.cases import Case, input_tensors, numbers
 from gemmgen.verification.comparison import Block
+from gemmgen.verification.views import DESCRIBABLE
 
 
 def fixed_cases(plan: Plan, block: Block, processors: int = 0) -> Iterator[Case]:
@@ -34,6 +35,13 @@ def plain(case: Case) -> bool:
     Triton makes others for sizes of 1, and for strides of 0 or 1 in unusual places.
     """
     return min(case.m, case.n, case.k) > 1 and set(case.views) <= {"padded"}
+
+
+def describable(plan: Plan, case: Case) -> bool:
+    """Whether descriptors can describe all tensors of the case, in whatever dtype."""
+    sides = (case.n, case.k, *((case.m,) if plan.a.transposed else ()))
+    whole = case.m > 0 and all(side and side % 16 == 0 for side in sides)
+    return whole and set(case.views) <= set(DESCRIBABLE)
 
 
 def _numbered(plan: Plan, case: Case) -> Case:
@@ -66,6 +74,7 @@ def _cases(plan: Plan, block: Block) -> Iterator[Case]:
     yield Case((2 * m,), 2 * n, blocks * k, "wide")
     groups = max(tile.group_m for _, tile in plan.tiles)
     yield Case((groups * m + 1,), n + 1, 1)
+    yield Case((groups * m + rows,), n + 16, 16)
     if OPERATIONS[plan.op].leading:
         yield Case((), n + 1, k + 1)
         yield Case(

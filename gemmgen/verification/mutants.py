@@ -117,6 +117,8 @@ def _same_in_gemv(family: str, function: _Function, node: ast.AST) -> str | None
     text = ast.unparse(node)
     if family == "left mask term dropped" and "mask=mask_m[:, None]" in text:
         return _ONE_ROW
+    if family == "mask dropped" and "mask=mask_m)" in text:
+        return _ONE_ROW
     return _ONE_ROW if family == "< became <=" and text == "offs_m < M" else None
 
 

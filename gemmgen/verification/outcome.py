@@ -13,7 +13,7 @@ class Outcome:
     of resources, compile error, or error (any other exception).
 
     `worst` is the largest error seen, in parts of the bound; `detail` says what is
-    wrong and how to see it again, and is empty for a check that passed.
+    wrong and how to see it again; of a check that passed, what it set aside, if it did.
     """
 
     kernel: str

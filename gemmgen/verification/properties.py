@@ -27,7 +27,7 @@ from gemmgen.verification.cases import (
 from gemmgen.verification.examples import Call, Wrong, check_results
 from gemmgen.verification.examples import run as run_example
 from gemmgen.verification.far import Far, far_call, far_places, give_back
-from gemmgen.verification.fixed import fixed_cases, plain
+from gemmgen.verification.fixed import describable, fixed_cases, plain
 from gemmgen.verification.memory import OutOfBounds, Unclean
 from gemmgen.verification.profiles import Profile
 from gemmgen.verification.refusals import check_refusals
@@ -97,16 +97,10 @@ class Trial:
         for variant in found:
             first = variant.text not in seen
             seen.add(variant.text)
-            # Tiles of a schedule are of one text, so the smallest stands for all where
-            # each case compiles a kernel; in the interpreter they differ by size alone.
-            cases = fixed_cases(self.plan, variant.block, self.processors)
-            if not first:
-                on_gpu = self.device.type == "cuda"
-                cases = (one for one in cases if on_gpu and plain(one))
-            for some in _batches(cases):
+            for some in _batches(self.always_tried(variant, first)):
                 yield partial(self.forced, variant, partial(self.fixed, some))
             if first:
-                places = far_places(self.plan, variant.block, bool(variant.described))
+                places = far_places(self.plan, variant.block, variant.described)
                 for far in _batches(places):
                     yield partial(self.forced, variant, partial(self.far_away, far))
             for examples in self.draws(profile, len(found)):
@@ -119,6 +113,20 @@ class Trial:
                 )
                 yield partial(self.forced, variant, drawn)
         yield partial(self.unforced, found[0])
+
+    def always_tried(self, variant: Variant, first: bool) -> Iterator[Case]:
+        """What is always tried with a tile, the `first` of its text or a further one.
+
+        The first, the smallest, stands for all where each case compiles a kernel; in
+        the interpreter tiles of one text differ by size alone. What descriptors cannot
+        describe compiles the kernel of another schedule, which has its own turn.
+        """
+        cases = fixed_cases(self.plan, variant.block, self.processors)
+        if self.device.type != "cuda":
+            return cases if first else iter(())
+        if variant.described:
+            cases = (one for one in cases if describable(self.plan, one))
+        return (one for one in cases if first or plain(one))
 
     def draws(self, profile: Profile, tiles: int) -> list[int]:
         """How many examples each draw of a tile has.

@@ -84,7 +84,7 @@ class Verification:
             "| --- | --- | --- | --- | --- | --- | --- |",
         ]
         lines += [
-            f"| {one.kernel} | {one.check} | {one.device} | {one.status} "
+            f"| {one.kernel} | {one.check} | {one.device} | {_told(one)} "
             f"| {one.examples or ''} | {f'{one.worst:.3f}' if one.worst else ''} "
             f"| {one.seconds:.1f} |"
             for one in self.outcomes
@@ -94,6 +94,12 @@ class Verification:
             lines += ["", _markdown_row(rows[0]), _markdown_row(["---"] * len(rows[0]))]
             lines += [_markdown_row(row.values()) for row in rows]
         return "\n".join(lines) + "\n"
+
+
+def _told(outcome: Outcome) -> str:
+    """The status, and what was set aside of a check that passed."""
+    aside = f", {outcome.detail}" if outcome.ok and outcome.detail else ""
+    return outcome.status + aside
 
 
 def _markdown_row(cells: Iterable[str]) -> str:
@@ -126,7 +132,7 @@ def _cell(outcome: Outcome) -> str:
     if outcome.check == "self-test":
         return f"{outcome.examples} mutants"
     if outcome.check in TOOLS:
-        return f"{outcome.examples} calls, no finding"
+        return f"{outcome.examples} calls, {outcome.detail or 'no finding'}"
     if outcome.check == "properties":
         return f"{outcome.examples} examples, worst {outcome.worst:.2f} of the bound"
     return outcome.status
