@@ -6,6 +6,7 @@ import the renderer when nothing has to be rendered, nor print.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gemmgen import folder, generator, lockfile, plan, workers
@@ -83,11 +84,18 @@ def build(
 
 
 def check(
-    specs: Sequence[Path], out: Path | None = None, *, on_done: OnDone | None = None
+    specs: Sequence[Path],
+    out: Path | None = None,
+    *,
+    only: str | None = None,
+    on_done: OnDone | None = None,
 ) -> Report:
-    """Compare `out` with what `build` would write; write nothing, trust no shortcut."""
+    """Compare `out` with what `build` would write; write nothing, trust no shortcut.
+
+    Kernels of names that the pattern `only` leaves out may be taken as they are.
+    """
     job = _job(specs, out)
-    wanted = _wanted(job, on_done, gate=True)
+    wanted = _wanted(job, on_done, gate=True, only=only)
     return Report(job.folder, tuple(folder.inspect(job.folder, wanted)))
 
 
@@ -156,13 +164,17 @@ def _check_names(kernels: Iterable[_Kernel]) -> None:
             )
 
 
-def _wanted(job: _Job, on_done: OnDone | None, *, gate: bool) -> Wanted:
+def _wanted(
+    job: _Job, on_done: OnDone | None, *, gate: bool, only: str | None = None
+) -> Wanted:
     """All files of the job, rendered where they are not known to be unchanged.
 
-    A gate knows nothing, and does not mind which generator wrote what is right.
+    A gate knows nothing of the kernels it is for, `only` or all, and does not mind
+    which generator wrote what is right.
     """
-    made = generator.digest()
-    known = {} if gate else lockfile.vouched(folder.look(job.folder), made)
+    made, present = generator.digest(), folder.look(job.folder)
+    known = _passed(job.kernels, present, only or "*")
+    known = known if gate else lockfile.vouched(present, made)
     files = _modules(job.kernels, known, on_done)
     files |= {name: _text(known.get(name)) or _shared(name) for name in SHARED}
 
@@ -179,6 +191,12 @@ def _wanted(job: _Job, on_done: OnDone | None, *, gate: bool) -> Wanted:
         return {PACKAGE: package, LOCK: lockfile.text(lock)}
 
     return Wanted(files, job.sources, finish)
+
+
+def _passed(kernels: Iterable[_Kernel], present: Contents, only: str) -> Contents:
+    """The files of kernels that a check is not for."""
+    files = {one.file for one in kernels if not fnmatchcase(one.plan.name, only)}
+    return {name: file for name, file in present.items() if name in files}
 
 
 def _modules(

@@ -363,6 +363,16 @@ class TestCheck:
         assert drift(check([SPEC])) == {"a.py": State.OUTDATED, LOCK: State.OUTDATED}
         assert generator.taken() == EVERY_TEXT
 
+    def test_others_than_those_it_is_for_are_not_rendered(
+        self, generator: Generator
+    ) -> None:
+        build([SPEC])
+        for name in ("a.py", "b.py"):
+            (OUT / name).write_text(text(name) + "# mine\n")
+        generator.taken()
+        assert drift(check([SPEC], only="b")) == {"b.py": State.EDITED}
+        assert generator.taken() == [name for name in EVERY_TEXT if name != "a"]
+
     def test_another_generator_with_the_same_output_is_no_drift(
         self, generator: Generator, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -5,7 +5,7 @@ Decides what is checked and in what order; the checks are the modules beside thi
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -43,24 +43,26 @@ def verify(
     Raises `Interrupted` with the checks that had ended.
     """
     started = time.monotonic()
-    with ThreadPoolExecutor(1) as beside:  # torch takes as long to import as a check
-        checked = beside.submit(builder.check, specs, out)
+    with ThreadPoolExecutor(1) as beside:
+        # Torch takes as long to import as a check, a GPU's name as long as a kernel.
+        checked = beside.submit(builder.check, specs, out, only=only)
         device = _device(cpu, sanitize)
+        facts = beside.submit(environment, device)
         report = checked.result()
-    subjects = _subjects(specs, report.folder, only)
-    drifted = _drift(report, [one.plan.name for one in subjects])
-    sound = [one for one in subjects if drifted[one.plan.name].ok]
-    run = _Run(drifted, environment(device), started, on_done)
-    try:
-        if sanitize:
-            return run.result(sanitizer.sanitize(sound, device, run.tell))
-        found = run_checks(sound, device, profile, seed, run.tell)
-        if not self_test:
-            return run.result(found)
-        judged, kills = test_itself(sound, device, profile, seed, run.pass_on)
-        return run.result([*found, *judged], kills)
-    except KeyboardInterrupt as stop:
-        raise Interrupted(run.so_far()) from stop
+        subjects = _subjects(specs, report.folder, only)
+        drifted = _drift(report, [one.plan.name for one in subjects])
+        run = _Run(drifted, facts, started, on_done)
+        sound = [one for one in subjects if drifted[one.plan.name].ok]
+        try:
+            if sanitize:
+                return run.result(sanitizer.sanitize(sound, device, run.tell))
+            found = run_checks(sound, device, profile, seed, run.tell)
+            if not self_test:
+                return run.result(found)
+            judged, kills = test_itself(sound, device, profile, seed, run.pass_on)
+            return run.result([*found, *judged], kills)
+        except KeyboardInterrupt as stop:
+            raise Interrupted(run.so_far()) from stop
 
 
 @dataclass
@@ -68,7 +70,7 @@ class _Run:
     """What is known of a run from its start, and the checks that have ended."""
 
     drifted: Mapping[str, Outcome]
-    facts: dict[str, str]
+    facts: "Future[dict[str, str]]"
     started: float
     on_done: OnDone | None
     ended: list[Outcome] = field(default_factory=list)
@@ -91,11 +93,11 @@ class _Run:
         every = [*self.drifted.values(), *found]
         every.sort(key=lambda outcome: order.index(outcome.kernel))
         seconds = time.monotonic() - self.started
-        return Verification(tuple(every), self.facts, seconds, kills)
+        return Verification(tuple(every), self.facts.result(), seconds, kills)
 
     def so_far(self) -> Verification:
         """The same of a run that was interrupted."""
-        self.facts["interrupted"] = "the checks that had ended"
+        self.facts.result()["interrupted"] = "the checks that had ended"
         return self.result(self.ended)
 
 
