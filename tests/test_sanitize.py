@@ -5,6 +5,7 @@ A script stands for compute-sanitizer; under it kernels run in the interpreter.
 
 import json
 import os
+import re
 from functools import partial
 from pathlib import Path
 
@@ -13,13 +14,16 @@ import pytest
 from gemmgen import builder, plan
 from gemmgen.cli import main
 from gemmgen.errors import EnvironmentMissing
-from gemmgen.verification import sanitizer
+from gemmgen.verification import sanitizer, subject
+from gemmgen.verification.aligned import compile_aligned, jit_function
 from gemmgen.verification.findings import FOUND, read
+from gemmgen.verification.machine_code import dump
 from gemmgen.verification.outcome import Outcome
 from gemmgen.verification.process import Subject
 from gemmgen.verification.sanitized import MARK, cases
 from gemmgen.verification.sanitizer import Session, command, environment, judged
 
+ROOT = Path(__file__).resolve().parent.parent
 SPEC = """\
 gemmgen: 1
 targets: [sm_80]
@@ -135,6 +139,19 @@ def test_what_racecheck_says_of_triton_s_dispatch_is_set_aside_and_counted() -> 
 )
 def test_other_findings_are_not_set_aside(other: str) -> None:
     assert raced(other).status == "failed"
+
+
+def test_the_dispatch_that_is_set_aside_is_ordered_by_a_barrier() -> None:
+    """Others meet, read, meet; the first warps write, meet thrice, write and meet."""
+    wanted, path = "warp_specialized", ROOT / "generated" / "study_linear.py"
+    (one,) = (each for each in plan.load(ROOT / "spec.yaml") if each.name == path.stem)
+    target, tile = next(two for two in one.tiles if two[1].schedule == wanted)
+    kernel = jit_function(subject.load(path), one, wanted)
+    code = dump(compile_aligned(one, kernel, target, tile).asm["cubin"], "-sass")
+    events = {"BAR.SYNC.DEFER_BLOCKING 0x1 ;": "B", "LDS.U8 ": "R", "STS.64 ": "W"}
+    pattern = "|".join(map(re.escape, events))
+    order = "".join(events[found] for found in re.findall(pattern, code))
+    assert re.fullmatch("BRB+WBBBWB", order), order
 
 
 def test_only_kernels_that_were_begun_are_settled() -> None:

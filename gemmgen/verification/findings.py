@@ -82,12 +82,12 @@ def read(
 def of_dispatch(finding: str, source: Sequence[str]) -> bool:
     """Whether a finding is racecheck's of how Triton sends warps to their functions.
 
-    Triton keeps a byte for each warp of a specialized kernel in shared memory. The first
-    warps write there which function each other is to run; all meet at barrier 1 before
-    it is read and again after, as tests/test_sanitize.py holds against the machine code.
-    racecheck reports it all the same, for wgmma kernels of Triton 3.6 on an H200. Both
-    accesses have the lines of the kernel's `def` and of `gl.warp_specialize`, where the
-    text itself accesses nothing.
+    Triton keeps a byte for each warp of a specialized kernel in shared memory. The
+    first warps write there which function each other is to run; all meet at barrier 1
+    before it is read and again after, which tests/test_sanitize.py holds against the
+    machine code. racecheck reports it all the same (Triton 3.6, H200). Both accesses
+    have the lines of the kernel's `def` and of `gl.warp_specialize`, where the text
+    itself accesses nothing.
     """
     lines = [int(number) for number in _ACCESS.findall(finding)]
     places = [source[line - 1].lstrip() for line in lines if line <= len(source)]

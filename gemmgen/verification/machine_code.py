@@ -30,7 +30,7 @@ class Usage:
 
 def usage(cubin: bytes) -> Usage:
     """The resources of a compiled kernel. The stack holds what registers could not."""
-    text = _dump(cubin, "-res-usage")
+    text = dump(cubin, "-res-usage")
     found = dict(re.findall(r"(REG|STACK):(\d+)", text))
     return Usage(int(found["REG"]), int(found["STACK"]))
 
@@ -61,7 +61,8 @@ def loads(ptx: str) -> Counter[int]:
     return found
 
 
-def _dump(cubin: bytes, what: str) -> str:
+def dump(cubin: bytes, what: str) -> str:
+    """What cuobjdump says of a compiled kernel, `what` being its option."""
     tools = os.path.join(os.path.dirname(triton.__file__), "backends/nvidia/bin")
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "kernel.cubin")
