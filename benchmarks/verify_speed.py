@@ -16,7 +16,13 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-KERNELS = ("linear_bias_gelu", "gemm_tt_fp32", "gemm_nn_fp64", "linear_gelu_aux")
+KERNELS = (
+    "linear_bf16",
+    "linear_bias_gelu",
+    "gemm_tt_fp32",
+    "gemm_nn_fp64",
+    "linear_gelu_aux",
+)
 AIM = 20
 
 

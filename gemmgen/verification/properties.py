@@ -69,10 +69,15 @@ class Trial:
     @property
     def processors(self) -> int:
         """How many tiles a GPU computes at once, at least; 0 for the interpreter."""
-        if self.device.type != "cuda":
+        if not self.on_gpu:
             return 0
         found = torch.cuda.get_device_properties(self.device).multi_processor_count
         return int(found)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether each new signature compiles a kernel."""
+        return bool(self.device.type == "cuda")
 
     def run(self, profile: Profile, number: int) -> None:
         """Try everything; raise `Fault` at the first thing that is wrong."""
@@ -93,10 +98,11 @@ class Trial:
         They do not depend on how many processes share them, so that a seed repeats.
         """
         yield self.refuse
-        seeds, seen = itertools.count(number), set[tuple[str, bool]]()
+        seeds, seen = itertools.count(number), set[object]()
         for variant in found:
-            first = variant.text not in seen
-            seen.add(variant.text)
+            text = variant.schedule if self.on_gpu else variant.text
+            first = text not in seen
+            seen.add(text)
             for some in _batches(self.always_tried(variant, first)):
                 yield partial(self.forced, variant, partial(self.fixed, some))
             if first:
@@ -117,12 +123,13 @@ class Trial:
     def always_tried(self, variant: Variant, first: bool) -> Iterator[Case]:
         """What is always tried with a tile, the `first` of its text or a further one.
 
-        The first, the smallest, stands for all where each case compiles a kernel; in
-        the interpreter tiles of one text differ by size alone. What descriptors cannot
-        describe compiles the kernel of another schedule, which has its own turn.
+        The first, the smallest, stands for all of its schedule where each case compiles
+        a kernel; in the interpreter tiles of one text differ by size alone. What
+        descriptors cannot describe compiles the kernel of another schedule, which has
+        its own turn.
         """
         cases = fixed_cases(self.plan, variant.block, self.processors)
-        if self.device.type != "cuda":
+        if not self.on_gpu:
             return cases if first else iter(())
         if variant.described:
             cases = (one for one in cases if describable(self.plan, one))
@@ -135,7 +142,7 @@ class Trial:
         processes make at once.
         """
         examples = profile.examples_of(tiles)
-        most = profile.at_once if self.device.type == "cuda" else examples
+        most = profile.at_once if self.on_gpu else examples
         count = -(-examples // most)
         return [examples // count + (i < examples % count) for i in range(count)]
 
@@ -224,10 +231,10 @@ class Trial:
         phases += [Phase.target] if profile.climbs else []
         phases += [Phase.reuse] if profile.remembers else []
         plan, block, roles = self.plan, variant.block, variant.described
-        if self.device.type == "cpu":
-            cases = interpreted_cases(plan, block, roles)
-        else:
+        if self.on_gpu:
             cases = compiled_cases(plan, block, roles, views)
+        else:
+            cases = interpreted_cases(plan, block, roles)
         shrinking = _Shrinking()
 
         @settings(
