@@ -41,7 +41,6 @@ _BEYOND = 4
 """An open class is judged up to this multiple of its last limit."""
 
 
-@cache
 def modelled(
     tiles: tuple[Tile, ...], product: Product, target: Target, *, rest: bool = False
 ) -> tuple[Rule, ...]:
@@ -51,6 +50,15 @@ def modelled(
     to the second if no descriptor can describe its tensors. warp_specialized needs an
     exact Triton, so rows without it follow the first part.
     """
+    # fp16 and bf16 take the same time, so they share a table.
+    alike = replace(product, kind="bf16" if product.kind == "fp16" else product.kind)
+    return _modelled(tiles, alike, target, rest)
+
+
+@cache
+def _modelled(
+    tiles: tuple[Tile, ...], product: Product, target: Target, rest: bool
+) -> tuple[Rule, ...]:
     plain = [tile for tile in tiles if not tile.described]
     if rest:
         return tuple(_table(plain, product, target, ROUGH, aligned=False))
@@ -104,10 +112,8 @@ def _table(
     *,
     aligned: bool = True,
 ) -> list[Rule]:
-    alike = replace(product, kind="bf16" if product.kind == "fp16" else product.kind)
-
     def time(sizes: Sizes, tile: Tile) -> float:
-        return predicted_time(sizes, tile, alike, target)
+        return predicted_time(sizes, tile, product, target)
 
     points = sampled(tiles, time, grid, aligned=aligned)
     return decide(list(points), grid, _PRICE)

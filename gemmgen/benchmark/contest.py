@@ -37,7 +37,7 @@ def contest(
         entered, failed = _entered(given, peers)
         calls = {OURS: ours(given, launcher)}
         calls |= {name: one.call for name, one in entered.items()}
-        judged = judge(given, {name: _results(call) for name, call in calls.items()})
+        judged = judge(given, {name: results_of(call) for name, call in calls.items()})
         calls |= {AGAIN: ours(given, launcher), EMPTY: lambda: None}
         timings = race(calls, device, budget_s=budget_s)
     return Row(
@@ -91,7 +91,7 @@ def _entered(
     return entered, failed
 
 
-def _results(call: Callable[[], Any]) -> Sequence[Tensor]:
+def results_of(call: Callable[[], Any]) -> Sequence[Tensor]:
     """What a call returns, as a tuple, kept from later calls."""
     returned = call()
     results = (returned,) if isinstance(returned, Tensor) else returned
