@@ -46,12 +46,19 @@ def run(
     done: SimpleQueue[tuple[Job, Result | None]] = SimpleQueue()
     with ExitStack() as workers:
         for first in range(count):
-            # Neighbours are often alike, so a worker that keeps what it found gains.
-            mine = [job for at, job in enumerate(jobs) if at // 2 % count == first]
-            workers.enter_context(_worker(function, mine, done))
+            workers.enter_context(_worker(function, _dealt(jobs, first, count), done))
         for _ in jobs:
             job, result = done.get()
             yield job, function(job) if result is None else result
+
+
+def _dealt(jobs: Sequence[Job], first: int, count: int) -> list[Job]:
+    """One worker's share: pairs of neighbours, which are often alike, in turn.
+
+    To and fro, so that no worker gets all the long ones of a pattern.
+    """
+    order = [*range(count), *reversed(range(count))]
+    return [job for at, job in enumerate(jobs) if order[at // 2 % len(order)] == first]
 
 
 def serve() -> None:
