@@ -547,18 +547,22 @@ def test_a_killed_build_tears_nothing(out: Path) -> None:
     """200 builds that each rewrite 12 files, killed at moments all over the work."""
     names = [f"k{number}" for number in range(12)]
     old, new = (wanted(*(kernel(n, i * 1000) for n in names)) for i in (1, 2))
-    publish(out, old)
+    started = time.monotonic()
+    for files in (old, new, old):
+        publish(out, files)
+    most = time.monotonic() - started  # of a cycle and a half, on a machine as busy
     random_delay = random.Random(7).uniform
-    staged = mixed = 0
+    kills = staged = mixed = 0
 
     def churn() -> None:
         while True:
             publish(out, new)
             publish(out, old)
 
-    for _ in range(200):
+    while kills < 200 or (kills < 1000 and not (staged and mixed)):
+        kills += 1
         child = forked(churn)
-        time.sleep(random_delay(0.005, 0.04))
+        time.sleep(random_delay(0, most))
         os.kill(child, signal.SIGKILL)
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
         files, temporaries = standing(out)
