@@ -1,28 +1,17 @@
 """The race of tuned against modelled tables, with a fake clock."""
 
-import importlib.util
-import sys
-from pathlib import Path
-
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from gemmgen.shapes import Shape  # noqa: E402
+from tests import scripts  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
 def script():
-    path = ROOT / "benchmarks" / "auto_race.py"
-    spec = importlib.util.spec_from_file_location("auto_race", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return scripts.script("auto_race")
 
 
 def linear(x, w):

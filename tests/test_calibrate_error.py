@@ -1,24 +1,19 @@
 """The calibration's faults are faults: what it plants changes kernels and results."""
 
-import importlib.util
-import sys
 from pathlib import Path
 
 import pytest
 
 torch = pytest.importorskip("torch")
+
+from tests import scripts  # noqa: E402
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
 def script():
-    path = ROOT / "benchmarks" / "calibrate_error.py"
-    spec = importlib.util.spec_from_file_location("calibrate_error", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return scripts.script("calibrate_error")
 
 
 @pytest.fixture

@@ -1,0 +1,18 @@
+"""The scripts of benchmarks/, imported; they are no package."""
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
+
+
+def script(name: str) -> ModuleType:
+    """The module of a script, by its name without `.py`."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
