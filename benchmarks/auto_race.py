@@ -55,10 +55,7 @@ class Row:
 
 def launchers(folder: Path, plans: Sequence[Plan]) -> dict[str, Launcher]:
     """The functions of the modules in a folder, by kernel."""
-    return {
-        plan.name: subject.launcher(plan, subject.load(folder / f"{plan.name}.py"))
-        for plan in plans
-    }
+    return {plan.name: subject.launcher_in(folder, plan) for plan in plans}
 
 
 def without_tuning(folder: Path) -> Path:
@@ -83,11 +80,8 @@ def raced(
         if judged.outside:
             raise RuntimeError(f"{plan.name} at {shape}, {name}: wrong results")
     timings = race(calls, device, budget_s=budget_s)
-    return Row(
-        plan.name,
-        shape,
-        *(1e6 * timings[name].median for name in ("tuned", "auto")),
-    )
+    tuned_us, auto_us = (1e6 * timings[name].median for name in ("tuned", "auto"))
+    return Row(plan.name, shape, tuned_us, auto_us)
 
 
 def report(rows: Sequence[Row], facts: dict[str, str]) -> str:

@@ -172,9 +172,11 @@ def _wanted(
     A gate knows nothing of the kernels it is for, `only` or all, and does not mind
     which generator wrote what is right.
     """
-    made, present = generator.digest(), folder.look(job.folder)
-    known = _passed(job.kernels, present, only or "*")
-    known = known if gate else lockfile.vouched(present, made)
+    made = generator.digest()
+    if gate:
+        known = _left_out(job, only or "*")
+    else:
+        known = lockfile.vouched(folder.look(job.folder), made)
     files = _modules(job.kernels, known, on_done)
     files |= {name: _text(known.get(name)) or _shared(name) for name in SHARED}
 
@@ -193,9 +195,10 @@ def _wanted(
     return Wanted(files, job.sources, finish)
 
 
-def _passed(kernels: Iterable[_Kernel], present: Contents, only: str) -> Contents:
-    """The files of kernels that a check is not for."""
-    files = {one.file for one in kernels if not fnmatchcase(one.plan.name, only)}
+def _left_out(job: _Job, only: str) -> Contents:
+    """The files, as they are, of kernels that a check is not for."""
+    files = {one.file for one in job.kernels if not fnmatchcase(one.plan.name, only)}
+    present = folder.look(job.folder) if files else {}
     return {name: file for name, file in present.items() if name in files}
 
 

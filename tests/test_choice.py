@@ -57,17 +57,13 @@ def rules_of(name: str, target: str) -> tuple[Rule, ...]:
     return modelled(table.tiles, plan.product, TARGETS[target])
 
 
-def described(tile: Tile) -> bool:
-    return bool(SCHEDULES[tile.schedule].described)
-
-
 def found(rules: tuple[Rule, ...], at: Sizes, aligned: bool, exact: bool) -> Tile:
     """The tile that a launcher takes, for any Triton or the exact one."""
     return next(
         rule.tile
         for rule in rules
         if all(size <= most for size, most in zip(at, rule.limits, strict=True))
-        and (aligned or not described(rule.tile))
+        and (aligned or not rule.tile.described)
         and (exact or not exact_triton(rule.tile))
     )
 
@@ -91,16 +87,16 @@ def test_pointers_follow_descriptors_but_for_one_row(name: str, target: str) -> 
     rules = rules_of(name, target)
     assert rules[-1].limits == (ANY, ANY, ANY)
     assert rules[-1].tile.schedule in ("tiled", "split_k")
-    if any(described(rule.tile) for rule in rules):
+    if any(rule.tile.described for rule in rules):
         few = tuple(rule for rule in rules if rule.limits[1] == FEW.n[-1])
         assert few == rules[: len(few)] and few[-1].limits == (ANY, FEW.n[-1], ANY)
-        assert not any(described(rule.tile) for rule in few)
+        assert not any(rule.tile.described for rule in few)
         rules = rules[len(few) :]
         leading = [first(rule.tile) for rule in rules]
         assert leading == sorted(leading, reverse=True)
         (end,) = [
             rule for rule in rules
-            if rule.limits == (ANY, ANY, ANY) and described(rule.tile)
+            if rule.limits == (ANY, ANY, ANY) and rule.tile.described
             and not exact_triton(rule.tile)
         ]  # fmt: skip
         assert rules.index(end) == leading.index(False) - 1
@@ -167,7 +163,7 @@ def slower(name: str, target: str, aligned: bool) -> list[float]:
     """How much slower the table's tile is than the best of those that may be taken."""
     plan, table = table_of(name, target)
     rules, product = rules_of(name, target), plan.product
-    tiles = [tile for tile in table.tiles if not described(tile)]
+    tiles = [tile for tile in table.tiles if not tile.described]
     if aligned and len(tiles) < len(table.tiles):
         tiles = [tile for tile in table.tiles if first(tile)]
 

@@ -91,7 +91,7 @@ def test_clean_kernels_pass() -> None:
 def test_a_finding_is_the_kernel_s_that_it_names_wherever_it_stands() -> None:
     text = ran("one", READ) + ran("one_more") + "========= ERROR SUMMARY: 1 error\n"
     assert statuses(text, FOUND) == {"one": "passed", "one_more": "failed"}
-    (finding,) = read(text, list(SOURCES), SOURCES).records["one_more"].findings
+    (finding,) = read(text, SOURCES).records["one_more"].findings
     assert finding.splitlines()[:2] == [
         "Invalid __global__ read of size 2 bytes",
         "at one_more_kernel+0x1a0 in one_more.py:42",
@@ -103,14 +103,12 @@ def test_a_finding_that_names_no_kernel_is_that_of_the_one_that_runs() -> None:
     nameless = READ.replace("one_more_kernel", "void at::fill_kernel")
     text = ran("one") + ran("one_more", nameless)
     assert statuses(text, FOUND) == {"one": "passed", "one_more": "failed"}
-    (record,) = [
-        r for r in read(text, list(SOURCES), SOURCES).records.values() if r.findings
-    ]
+    (record,) = [r for r in read(text, SOURCES).records.values() if r.findings]
     assert record.findings[0].endswith("M=17 N=33 K=33")
 
 
 def test_races_are_read_and_counted() -> None:
-    reading = read(ran("one") + RACE, list(SOURCES), SOURCES)
+    reading = read(ran("one") + RACE, SOURCES)
     assert reading.count == 1
     assert "and Read access" in reading.records["one"].findings[0]
     assert statuses(ran("one") + RACE, FOUND) == {"one": "failed"}

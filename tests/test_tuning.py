@@ -41,10 +41,6 @@ def untuned() -> dict[str, Plan]:
     return {plan.name: plan for plan in plans(spec)}
 
 
-def described(tile: Tile) -> bool:
-    return bool(SCHEDULES[tile.schedule].described)
-
-
 # -- candidates ----------------------------------------------------------------------
 
 NAMES = ("linear_bf16", "gemm_nn_tf32", "gemm_nt_tf32x3", "gemm_nt_fp32",
@@ -97,7 +93,7 @@ def test_at_a_shape_descriptors_and_rows_decide(m: int, aligned: bool) -> None:
     shape = Shape(m, 4096, 4096)
     kept = at_shape(candidates(plan, H200), plan, shape, H200, able(aligned))
     assert kept
-    assert any(map(described, kept)) == aligned
+    assert any(one.described for one in kept) == aligned
     if m in (1, 5, 4096):  # of two to four rows, a tensor core may well be better
         assert any(tile.schedule == "gemv" for tile in kept) == (m == 1)
 
@@ -167,7 +163,7 @@ def test_shapes_that_are_not_aligned_decide_the_second_table_alone() -> None:
     assert both == alone
     assert others[-1].limits == (ANY, ANY, ANY)
     assert others[-1].tile.schedule in ("tiled", "split_k")
-    assert not any(described(rule.tile) for rule in others)
+    assert not any(rule.tile.described for rule in others)
 
 
 def test_a_kernel_without_descriptors_has_one_table() -> None:
@@ -302,7 +298,7 @@ def test_a_failure_beside_others_is_tried_again_alone() -> None:
 
 def test_tensors_that_no_descriptor_can_describe_race_pointers() -> None:
     trial = Played(FakeDevice(), lambda number: None)
-    assert not any(map(described, trial.race(Shape(16, 65, 127))))
+    assert not any(one.described for one in trial.race(Shape(16, 65, 127)))
 
 
 INTERPRETED = """

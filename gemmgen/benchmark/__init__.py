@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gemmgen import builder, folder, shapes
-from gemmgen.benchmark.contest import Launcher, call_time, contest
+from gemmgen.benchmark.contest import call_time, contest
 from gemmgen.benchmark.peers import PEERS
 from gemmgen.benchmark.results import Benchmark, Roofline
 from gemmgen.errors import UsageError, quoted, unknown
@@ -52,7 +52,7 @@ def bench(
     device, roofline = Gpu(), roofline_of(_target())
     rows, calls = [], []
     for name, its_shapes in wanted.items():
-        plan, launcher = plans[name], _launcher(plans[name], path)
+        plan, launcher = plans[name], subject.launcher_in(path, plans[name])
         for shape in its_shapes:
             rows.append(
                 contest(plan, launcher, shape, contestants, roofline, device, budget_s)
@@ -122,7 +122,3 @@ def _check_built(path: Path, plans: Sequence[Plan], specs: Sequence[Path]) -> No
             continue
         command = " ".join(["gemmgen build", *map(str, specs)])
         raise UsageError(f"{path / plan.name}.py {state}; run `{command}` first")
-
-
-def _launcher(plan: Plan, path: Path) -> Launcher:
-    return subject.launcher(plan, subject.load(path / f"{plan.name}.py"))

@@ -70,7 +70,7 @@ class _Run:
     """What is known of a run from its start, and the checks that have ended."""
 
     drifted: Mapping[str, Outcome]
-    facts: "Future[dict[str, str]]"
+    facts: Future[dict[str, str]]
     started: float
     on_done: OnDone | None
     ended: list[Outcome] = field(default_factory=list)

@@ -51,9 +51,7 @@ class Reading:
     said: list[str]
 
 
-def read(
-    text: str, kernels: Sequence[str], sources: Mapping[str, Sequence[str]]
-) -> Reading:
+def read(text: str, sources: Mapping[str, Sequence[str]]) -> Reading:
     """Sort a stream by kernel; `sources` are the lines of the kernels' modules.
 
     A finding is the kernel's that it names; the tool may write later than the process,
@@ -61,7 +59,7 @@ def read(
     """
     records: dict[str, Record] = {}
     current, count, said = "", 0, []
-    by_length = sorted(kernels, key=len, reverse=True)
+    by_length = sorted(sources, key=len, reverse=True)
     for kind, part in _parts(text):
         if kind == "mark":
             current = _note(records, part)

@@ -24,8 +24,7 @@ def fixed_cases(plan: Plan, block: Block, processors: int = 0) -> Iterator[Case]
 
 def beyond(plan: Plan, block: Block, described: bool) -> Case:
     """Part of a tile beyond a whole one along every side; or, for descriptors, 16."""
-    rows = 16 if plan.a.transposed else 3
-    m, n, k = (rows, 16, 16) if described else (1, 1, 1)
+    m, n, k = (_rows(plan), 16, 16) if described else (1, 1, 1)
     return _numbered(plan, Case((block.m + m,), block.n + n, block.k + k))
 
 
@@ -42,6 +41,11 @@ def describable(plan: Plan, case: Case) -> bool:
     sides = (case.n, case.k, *((case.m,) if plan.a.transposed else ()))
     whole = case.m > 0 and all(side and side % 16 == 0 for side in sides)
     return whole and set(case.views) <= set(DESCRIBABLE)
+
+
+def _rows(plan: Plan) -> int:
+    """Few rows that descriptors can describe: where these lie along M, 16."""
+    return 16 if plan.a.transposed else 3
 
 
 def _numbered(plan: Plan, case: Case) -> Case:
@@ -67,7 +71,7 @@ def _cases(plan: Plan, block: Block) -> Iterator[Case]:
     yield Case((3,), 5, blocks * k + 3, "wide")
     yield Case((3,), n + 4, k + 4)  # loads of four elements
     # What descriptors can describe, in whatever dtype and layout.
-    rows = 16 if plan.a.transposed else 3
+    rows = _rows(plan)
     yield Case((rows,), 16, 16, "normal")
     more = beyond(plan, block, described=True)
     yield replace(more, kind="special", views=("padded",) * count, given=False)

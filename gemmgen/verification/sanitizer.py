@@ -207,7 +207,7 @@ def judged(
     `sources` are the lines of the modules by kernel, in the order they were to run in.
     """
     kernels = list(sources)
-    reading = read(session.text, kernels, sources)
+    reading = read(session.text, sources)
     begun = [name for name in kernels if name in reading.records] or kernels[:1]
     stray = _stray(reading, session.code, kernels)
     found = []

@@ -81,6 +81,11 @@ def launcher(plan: Plan, module: ModuleType) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+def launcher_in(folder: Path, plan: Plan) -> Callable[..., Any]:
+    """The public function of a kernel's module in a folder."""
+    return launcher(plan, load(folder / f"{plan.name}.py"))
+
+
 def variants(plan: Plan, module: ModuleType, device: torch.device) -> list[Variant]:
     """Every tile that this device can be made to use, the cheapest first."""
     if plan.configs:
