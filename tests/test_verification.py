@@ -96,7 +96,7 @@ def test_text_has_a_row_a_kernel_and_failures_in_full() -> None:
 def test_what_had_ended_before_an_interrupt_is_reported(
     spec: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:
-    def interrupted(subjects, device, profile, seed, tell):
+    def interrupted(subjects, device, profile, seed, tell, ready):
         tell(Outcome("first", "properties", "cpu", "passed", examples=7))
         raise KeyboardInterrupt
 

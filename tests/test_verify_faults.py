@@ -347,3 +347,15 @@ def test_deep_tries_first_what_failed_before(
         with pytest.raises(Failure):
             trial.drawn(variant, profile, 300, number)
     assert tried[before].kind == "special" and tried[before].n > 16
+
+
+def test_processes_wait_for_their_first_job_and_end_unused(tmp_path: Path) -> None:
+    one = subject(tmp_path / "own", PLANS["plain"], lambda text: text)
+    with pool.Ready() as ready:
+        started = list(ready.idle)
+        outcomes = pool.run_checks([one], "cpu", "quick", 7, None, ready)
+    assert all(outcome.ok for outcome in outcomes)
+    assert started and not ready.idle
+    with pool.Ready() as ready:
+        pass
+    assert all(process.worker.returncode is not None for process in ready.idle)

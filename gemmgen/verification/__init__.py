@@ -6,6 +6,7 @@ Decides what is checked and in what order; the checks are the modules beside thi
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,7 +16,7 @@ from gemmgen.errors import Interrupted, UsageError, quoted
 from gemmgen.plan import load
 from gemmgen.verification import sanitizer
 from gemmgen.verification.outcome import Outcome
-from gemmgen.verification.pool import run_checks
+from gemmgen.verification.pool import Ready, run_checks
 from gemmgen.verification.process import Subject
 from gemmgen.verification.report import Verification, environment
 from gemmgen.verification.selftest import Kill
@@ -43,7 +44,8 @@ def verify(
     Raises `Interrupted` with the checks that had ended.
     """
     started = time.monotonic()
-    with ThreadPoolExecutor(1) as beside:
+    early = nullcontext() if sanitize else Ready()
+    with early as ready, ThreadPoolExecutor(1) as beside:
         # Torch takes as long to import as a check, a GPU's name as long as a kernel.
         checked = beside.submit(builder.check, specs, out, only=only)
         device = _device(cpu, sanitize)
@@ -56,7 +58,7 @@ def verify(
         try:
             if sanitize:
                 return run.result(sanitizer.sanitize(sound, device, run.tell))
-            found = run_checks(sound, device, profile, seed, run.tell)
+            found = run_checks(sound, device, profile, seed, run.tell, ready)
             if not self_test:
                 return run.result(found)
             judged, kills = test_itself(sound, device, profile, seed, run.pass_on)

@@ -5,6 +5,7 @@ A kernel that crashes or hangs takes its process with it and nothing else.
 
 import os
 import secrets
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,6 +23,27 @@ _MOST_ON_A_GPU = 16
 OnDone = Callable[[Outcome], object]
 
 
+class Ready:
+    """Processes started before it is known what for: torch takes seconds to import."""
+
+    def __init__(self) -> None:
+        count = min(_MOST_ON_A_GPU, _cores())
+        self.idle = deque(Process() for _ in range(count))
+
+    def take(self) -> Process:
+        """One of them, or a new one when none is left."""
+        with suppress(IndexError):  # of another thread that was faster
+            return self.idle.popleft()
+        return Process()
+
+    def __enter__(self) -> "Ready":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.idle:
+            process.stop()
+
+
 @dataclass(frozen=True)
 class _Task:
     """A kernel, whole or in part, and what is done with it."""
@@ -36,23 +58,24 @@ def run_checks(
     profile: str,
     seed: int | None,
     on_done: OnDone | None = None,
+    ready: "Ready | None" = None,
 ) -> list[Outcome]:
     """Compile every kernel for all its targets, then verify its properties.
 
-    On a GPU both at the same time, in the same processes.
+    On a GPU both at the same time, in the same processes; `ready` ones come first.
     """
     slots = _slots(NO_DEVICE if device == "cpu" else device)
     each = len(slots) // max(1, len(subjects))
     if device == "cpu":
         compiled = [_parts(_COMPILE, one, each) for one in subjects]
-        outcomes = _run_all(slots, compiled, on_done)
+        outcomes = _run_all(slots, compiled, on_done, ready)
         return outcomes + run_properties(subjects, device, profile, seed, on_done)
     run = _run_of(device, profile, seed)
     # First a third of the processes that a kernel has compile it for all its targets;
     # its properties are in small parts, since some take long.
     compiled = [_parts(_COMPILE, one, each // 3) for one in subjects]
     shared = [_parts(run, one, 2 * each) for one in subjects]
-    outcomes = _run_all(slots, compiled + shared, on_done)
+    outcomes = _run_all(slots, compiled + shared, on_done, ready)
     return _again_alone(slots[:1], compiled + shared, outcomes)
 
 
@@ -120,14 +143,16 @@ def _run_all(
     slots_of: Sequence[dict[str, str]],
     groups: Sequence[list[_Task]],
     on_done: OnDone | None,
+    ready: "Ready | None" = None,
 ) -> list[Outcome]:
     """Run every task in some slot; an outcome a group, told when all of it is done."""
+    new = Process if ready is None else ready.take
     tasks = [(index, task) for index, group in enumerate(groups) for task in group]
     waiting: SimpleQueue[tuple[int, _Task]] = SimpleQueue()
     done: SimpleQueue[tuple[int, Outcome]] = SimpleQueue()
     for one in tasks:
         waiting.put(one)
-    slots = [_Slot(waiting, done, extra) for extra in slots_of[: len(tasks)]]
+    slots = [_Slot(waiting, done, extra, new) for extra in slots_of[: len(tasks)]]
     parts: list[list[Outcome]] = [[] for _ in groups]
     try:
         for slot in slots:
@@ -148,8 +173,7 @@ def _slots(device: str) -> list[dict[str, str]]:
     if device == NO_DEVICE:
         return [{"TRITON_INTERPRET": "0"}] * _cores()
     if device == "cpu":
-        one_thread = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")}
-        return [{"TRITON_INTERPRET": "1", **one_thread}] * _cores()
+        return [{"TRITON_INTERPRET": "1"}] * _cores()
     import torch
 
     count = max(1, torch.cuda.device_count())
@@ -176,11 +200,13 @@ class _Slot(Thread):
         waiting: "SimpleQueue[tuple[int, _Task]]",
         done: "SimpleQueue[tuple[int, Outcome]]",
         environment: dict[str, str],
+        new: Callable[[], Process],
     ) -> None:
         super().__init__(daemon=True)
         self.waiting = waiting
         self.done = done
         self.environment = environment
+        self.new = new
         self.process: Process | None = None
         self.stopped = False
 
@@ -195,8 +221,8 @@ class _Slot(Thread):
     def verified(self, task: _Task) -> Outcome:
         """One kernel's outcome; a process that may have come to harm is not kept."""
         if self.process is None:
-            self.process = Process(self.environment)
-        outcome = self.process.verified(task.subject, task.run)
+            self.process = self.new()
+        outcome = self.process.verified(task.subject, task.run, self.environment)
         if not outcome.ok:
             # The interpreter checks every access, so a wrong kernel harms nothing.
             if outcome.device != "cpu" or outcome.status in ("crashed", *STARVED):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +28,9 @@ _EXAMPLE_SECONDS = 180.0
 _MOST_BYTES = 8 * 2**30
 """Memory of a process; a healthy one takes a few GB, most of it torch and CUDA."""
 _WATCH_SECONDS = 1.0
+
+_ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+"""A process takes a core, and there are as many as cores."""
 
 # -I: neither the working folder nor the environment may add modules.
 _START = [
@@ -83,14 +87,14 @@ class Starved(Exception):
 class Process:
     """A worker process and the lines that it writes."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self) -> None:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `stop`)
         self.worker = subprocess.Popen(
             [*_START, json.dumps(sys.path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
-            env={**os.environ, **environment},
+            env={**os.environ, **_ONE_THREAD},
             text=True,
             encoding="utf-8",
             start_new_session=True,  # so that Ctrl-C is ours alone to handle
@@ -105,8 +109,13 @@ class Process:
                 self.lines.put(json.loads(line))
         self.lines.put(None)
 
-    def verified(self, subject: Subject, run: Run) -> Outcome:
-        """Hand over one kernel and wait for what becomes of it."""
+    def verified(
+        self, subject: Subject, run: Run, environment: Mapping[str, str]
+    ) -> Outcome:
+        """Hand over one kernel and wait for what becomes of it.
+
+        The first one's `environment` is every later one's: some of it is read but once.
+        """
         assert self.worker.stdin is not None
         started, example = time.monotonic(), "start"
         limit = started + PROFILES[run.profile].seconds
@@ -119,6 +128,7 @@ class Process:
             run.seed,
             subject.share,
             subject.schedule,
+            environment,
         )
         with suppress(BrokenPipeError):
             self.worker.stdin.write(line + "\n")

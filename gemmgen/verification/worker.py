@@ -4,12 +4,13 @@ Before each example it writes a line that names it, then one with the outcome.
 """
 
 import base64
+import importlib
 import json
 import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,8 @@ from gemmgen.verification.profiles import PROFILES
 
 NO_DEVICE = "none"
 """Where a kernel is only compiled."""
+_SLOW = ("torch", "hypothesis")
+"""Modules of every job that read nothing from the environment which jobs bring."""
 
 
 def job(
@@ -31,6 +34,7 @@ def job(
     seed: int,
     share: tuple[int, int],
     schedule: str | None,
+    environment: Mapping[str, str],
 ) -> str:
     """One job as a line of JSON."""
     return json.dumps(
@@ -42,6 +46,7 @@ def job(
             "seed": seed,
             "share": share,
             "schedule": schedule,
+            "environment": dict(environment),
         }
     )
 
@@ -50,9 +55,13 @@ def main() -> None:
     """Serve until the input ends."""
     sys.dont_write_bytecode = True  # the output folder stays as it is
     jobs, answers = _private_streams()
+    # Takes seconds, and comes before the first job may be known.
+    for module in _SLOW:
+        importlib.import_module(module)
     mended = False
     for line in jobs:
         order = json.loads(line)
+        os.environ.update(order["environment"])
         if order["device"] == "cpu" and not mended:
             from gemmgen.verification import interpreter
 
@@ -118,7 +127,6 @@ def _verified(
     from gemmgen.verification.properties import Trial
     from gemmgen.verification.trouble import Fault
 
-    torch.set_num_threads(1)
     started = time.monotonic()
     first, count = order["share"]
     trial = Trial(
