@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch._dynamo
 from torch.nn import functional
 
 from gemmgen.benchmark import eager
@@ -164,9 +165,14 @@ def _compiled(problem: Problem, mode: str | None) -> Contestant | None:
     given = eager.arguments(problem)
     made = eager.eager(plan, problem.device)
     function = torch.compile(made.function, mode=mode, dynamic=False, fullgraph=True)
-    with _quiet():
+    with _quiet(), torch._dynamo.config.patch(recompile_limit=_COMPILATIONS):
         function(*given)
     return Contestant(partial(function, *given))
+
+
+_COMPILATIONS = 1000
+"""More than a run has: torch counts functions that were written alike as one, and
+refuses to compile it for the ninth time."""
 
 
 @contextlib.contextmanager
