@@ -31,8 +31,8 @@ _IMPORTS_FROM: dict[tuple[int, str], set[tuple[str, str | None]]] = {
     (0, _HOPPER): {("mbarrier", None), ("tma", None)},
 }
 _SUPPORT = {
-    "ANY", "FILL", "Tile", "alignment", "check", "number", "offset_type", "processors",
-    "result", "rows", "select", "split",
+    "ANY", "FILL", "FULL", "Tile", "alignment", "check", "number", "offset_type",
+    "processors", "result", "rows", "select", "split",
 }  # fmt: skip
 _LAUNCH = {"Block", "Launch", "remembered"}
 _IMPORTS_FROM |= {
@@ -115,11 +115,11 @@ def _is_table(statement: ast.stmt) -> bool:
 
 
 def _is_plain(node: ast.expr) -> bool:
-    """Whether it is a whole number, the name of a schedule, ANY, FILL or 2 * FILL."""
+    """Whether it is a whole number, a schedule's name, ANY, FULL, FILL or 2 * FILL."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return _is_plain(node.left) and ast.unparse(node.right) == "FILL"
     if isinstance(node, ast.Name):
-        return node.id in ("ANY", "FILL")
+        return node.id in ("ANY", "FILL", "FULL")
     return isinstance(node, ast.Constant) and (
         type(node.value) is int or node.value in SCHEDULES
     )

@@ -23,7 +23,8 @@ LOOPING = ("persistent", "warp_specialized")
 
 _IN_STEP = 1.3
 """How much more L2 serves programs that stay in step: 14.8 against 11.4 TB/s (H200,
-4096^3: 64x128 tiles in warp_specialized; 64x64, 64x128 and 128x128 in tma)."""
+4096^3: 64x128 tiles in warp_specialized; 64x64, 64x128 and 128x128 in tma). Those of
+one turn do, in any schedule: 15.4 TB/s with 32x64x128 in tma, 512 x 512 x 8192."""
 
 SECTOR = 32
 """Bytes that memory and L2 move at a time."""
@@ -91,13 +92,13 @@ class BlockCost:
 
 @cache
 def block_cost(
-    tile: Tile, product: Product, target: Target, width: int, cut: bool
+    tile: Tile, product: Product, target: Target, width: int, cut: bool, joint: bool
 ) -> BlockCost:
     """The cost of a K block of A and B.
 
     Rows start at multiples of `width` elements, which pointers load at once; `cut` says
-    that rows start inside a sector, so that one more is read. Blocks are written to
-    shared memory once and read once.
+    that rows start inside a sector, so that one more is read, `joint` that programs
+    stay in step. Blocks are written to shared memory once and read once.
     """
     rates, row = target.rates, SCHEDULES[tile.schedule]
     rows, columns = (tile.n, tile.m) if row.transposes else (tile.m, tile.n)
@@ -107,13 +108,12 @@ def block_cost(
     flops = 2 * rows * columns * tile.k
     unit = flops / target.flops_per_clock[product.kind]
     if by == "fma":
-        along_k = LAYOUTS[product.layout].b_transposed
-        unit *= (1 + _reads_by_each(tile)) * (_COLLISIONS if along_k else 1)
+        unit *= _fma_slowdown(tile, product)
     loaded = (tile.m + tile.n) * line
     moved = 0 if tile.streams else loaded + (rows + columns) * line
     if cut:
         loaded = round(loaded * (1 + SECTOR / line))
-    bandwidth = rates.l2_bandwidth * (_IN_STEP if tile.schedule in LOOPING else 1)
+    bandwidth = rates.l2_bandwidth * (_IN_STEP if joint else 1)
     if row.described or tile.streams:
         width = _WHOLE
     return BlockCost(
@@ -128,13 +128,15 @@ def block_cost(
     )
 
 
-def _reads_by_each(tile: Tile) -> float:
-    """Loads from shared memory beside one multiply-add of fp32.
+def _fma_slowdown(tile: Tile, product: Product) -> float:
+    """How much longer multiply-adds take for what they read from shared memory.
 
     A thread has a square of the tile and reads its sides in pairs: 3.22 ms with 128x128
     and 8 warps (NN, 4096^3, H200), where multiply-adds alone take 2.8.
     """
-    return 1 / math.sqrt(tile.m * tile.n / threads(tile))
+    reads = 1 / math.sqrt(tile.m * tile.n / threads(tile))
+    along_k = LAYOUTS[product.layout].b_transposed
+    return (1 + reads) * (_COLLISIONS if along_k else 1)
 
 
 def _ahead(tile: Tile, product: Product, target: Target, width: int) -> int:

@@ -80,12 +80,12 @@ def _modelled(
 def reached(rules: Sequence[Rule]) -> list[Rule]:
     """Without the rows that no call gets to, since one before them takes all of theirs.
 
-    Rows of kernels that descriptors describe, or that need an exact Triton, may pass a
-    call on.
+    Rows of kernels that descriptors describe, that need an exact Triton, or that ask
+    for full waves may pass a call on.
     """
     kept: list[Rule] = []
     for rule in rules:
-        takers = (one for one in kept if not one.tile.described)
+        takers = (one for one in kept if not one.tile.described and not one.full)
         if not any(all(map(ge, one.limits, rule.limits)) for one in takers):
             kept.append(rule)
     return kept

@@ -27,6 +27,10 @@ _OVERLAPPED = 0.5
 """Share of the time to read a part of K alone that it takes after another (256 x 256 x
 32768 in 8 parts of 64x64 tiles and in 16 of 128x64: 20.4 and 25.8 us, H200)."""
 
+_AFTER_LOADS = 0.5
+"""Share of a block's time that follows its loads where none is under way before it
+(64x64 to 128x128 tiles, tiled, K of 1023 to 3001, H200: 0.45 to 0.54)."""
+
 _FILLED = 6e12
 """Bytes per second that descriptors fill with zeros beyond a matrix, all SMs together:
 what tiles of more rows than M lose (64 to 128 rows, M = 4 to 32, H200: 4 to 8 TB/s)."""
@@ -75,6 +79,18 @@ def parts_of(sizes: Sizes, tile: Tile, target: Target) -> int:
     return max(1, min(times * target.sms // max(1, tiles), most))
 
 
+FULL = 0.9
+"""Share of all SMs' turns that have a tile, for waves to be called full, as launchers
+have it."""
+
+
+def fills(tile: Tile, sizes: Sizes, target: Target) -> bool:
+    """Whether the tiles of a shape fill their waves, one tile an SM."""
+    m, n, _ = sizes
+    tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
+    return tiles >= FULL * target.sms * math.ceil(tiles / target.sms)
+
+
 def row_bytes(sizes: Sizes, product: Product) -> tuple[int, int]:
     """Bytes from one row of A, and of B, to the next: what decides how they load."""
     m, n, k = sizes
@@ -96,10 +112,10 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     starts = row_bytes(sizes, product)
     width = math.gcd(16, *(row // product.bytes for row in starts))
     cut = any(row % SECTOR for row in starts)
-    each = block_cost(tile, product, target, width, cut)
+    each = block_cost(tile, product, target, width, cut, looping or turns == 1)
     block, wait = each.seconds, rates.latency / max(1, each.ahead)
     if each.ahead == 0:
-        wait += block
+        wait += _AFTER_LOADS * block
     full, rest = divmod(turns, together)
     loop = blocks * full * max(together * block, wait)
     loop += blocks * max(rest * block, wait) if rest else 0.0

@@ -38,10 +38,11 @@ class Point:
 
 @dataclass(frozen=True)
 class Rule:
-    """Sizes up to `limits` are served by `tile`."""
+    """Sizes up to `limits` are served by `tile`; if `full`, if they fill its waves."""
 
     limits: Limits
     tile: Tile
+    full: bool = False
 
 
 @dataclass(frozen=True)

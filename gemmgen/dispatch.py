@@ -10,13 +10,17 @@ from gemmgen.targets import TARGETS, Rates, Target
 
 @dataclass(frozen=True)
 class Row:
-    """For GPUs from `architecture` on and sizes up to M, N, K (None: any), a tile."""
+    """For GPUs from `architecture` on and sizes up to M, N, K (None: any), a tile.
+
+    If `full`, only for M and N whose tiles fill the last wave of SMs.
+    """
 
     architecture: int
     m: int | None
     n: int | None
     tile: Tile
     k: int | None = None
+    full: bool = False
 
     @property
     def limits(self) -> tuple[int | None, int | None, int | None]:
@@ -52,4 +56,4 @@ class Table:
 def row(target: Target, rule: Rule) -> Row:
     """The row of a rule."""
     m, n, k = (None if most == ANY else int(most) for most in rule.limits)
-    return Row(target.architecture, m, n, rule.tile, k)
+    return Row(target.architecture, m, n, rule.tile, k, rule.full)

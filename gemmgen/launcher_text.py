@@ -1,4 +1,4 @@
-"""The text of a launcher: its table of tiles, its checks, its launch.
+"""The text of a launcher: its checks, its launch.
 
 Every choice between two spellings is made here, so that a template has none.
 """
@@ -6,11 +6,9 @@ Every choice between two spellings is made here, so that a template has none.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gemmgen.dispatch import Row
 from gemmgen.dtypes import DTYPES
 from gemmgen.kernel_text import KernelText
 from gemmgen.layouts import AXIS_SIZES
-from gemmgen.model import FILL
 from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
 from gemmgen.schedules import SCHEDULES, Schedule
@@ -178,6 +176,7 @@ class LauncherText:
             "processors": any(_GRIDS[one] == _ONE_AN_SM for one in plan.schedules),
             "ANY": bool(plan.rows),
             "FILL": any(row.tile.split_k < 0 for row in plan.rows),
+            "FULL": any(row.full for row in plan.rows),
             "Tile": bool(plan.rows),
             "select": bool(plan.rows),
             "rows": self.row_loop is not None,
@@ -314,53 +313,3 @@ class LauncherText:
             f"schedules = {{{prepared}}}",
             f"schedules[tile.schedule]({arguments}).run()",
         ]
-
-    @property
-    def rows(self) -> list[str]:
-        """The dispatch table, its columns aligned under their names."""
-        rows = [list(_COLUMNS), *map(_cells, self.plan.rows)]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        heads, *lines = [
-            ", ".join(
-                [cells[0].ljust(widths[0])]
-                + [
-                    cell.rjust(width)
-                    for cell, width in zip(cells[1:], widths[1:], strict=True)
-                ]
-            )
-            for cells in rows
-        ]
-        heads = heads.replace(",", " ")
-        return [f"#    {heads}", *(f"Tile({_commas_first(line)})," for line in lines)]
-
-
-_COLUMNS = (
-    *("schedule", "sm", "M", "N", "K"),
-    *("m", "n", "k", "group_m", "split_k", "stages", "warps"),
-)
-
-
-def _commas_first(line: str) -> str:
-    """Move the comma of a padded first cell beside its text."""
-    head, quote, rest = line.rpartition('"')
-    padding = len(rest) - len(rest.lstrip(" "))
-    return f"{head}{quote},{' ' * padding}{rest[padding + 1:]}"
-
-
-def _cells(row: Row) -> list[str]:
-    """One row of the table, a cell for each of `_COLUMNS`."""
-    tile = row.tile
-    limits = ["ANY" if one is None else str(one) for one in row.limits]
-    split_k = str(tile.split_k)
-    if tile.split_k < 0:
-        times = tile.split_k // FILL
-        split_k = "FILL" if times == 1 else f"{times} * FILL"
-    sizes = (tile.m, tile.n, tile.k, tile.group_m)
-    return [
-        f'"{tile.schedule}"',
-        str(row.architecture),
-        *limits,
-        *map(str, sizes),
-        split_k,
-        *map(str, (tile.stages, tile.warps)),
-    ]

@@ -25,7 +25,7 @@ LINE_BYTES = 128
 """A cache line: what a K block takes of each row, or a multiple of it."""
 
 LEAST_BLOCKS = 4
-"""K blocks of a part with FILL, half as many with 2 * FILL, as launchers have it."""
+"""K blocks of a part with FILL, one with 4 * FILL, as launchers have it."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from gemmgen.launcher_text import LauncherText
 from gemmgen.plan import Plan, fingerprint
 from gemmgen.schedules import SCHEDULES
 from gemmgen.specialized_text import SpecializedText
+from gemmgen.table_text import TableText
 
 _SPECIALIZED = "warp_specialized"
 _GLUON = """from triton.experimental import gluon
@@ -48,6 +49,7 @@ def module(plan: Plan, source: str) -> str:
         helpers=helpers(plan),
         kernels={name: _kernel(plan, name) for name in plan.schedules},
         launcher=LauncherText(plan),
+        table=TableText(plan),
     )
     check_module(ast.parse(made), plan.name)
     return header.seal(made)

@@ -9,11 +9,11 @@ from gemmgen.schedules import SCHEDULES
 
 _FORM = re.compile(
     r"(?P<schedule>[a-z_]+) (?P<m>N)x(?P<n>N)x(?P<k>N)( g(?P<group_m>N))?"
-    r"( k(?P<split_k>N|2?fill))? s(?P<stages>N) w(?P<warps>N)".replace(
+    r"( k(?P<split_k>N|[24]?fill))? s(?P<stages>N) w(?P<warps>N)".replace(
         "N", "[1-9][0-9]{0,3}"
     )
 )
-_FILLING = {"fill": FILL, "2fill": 2 * FILL}
+_FILLING = {"fill": FILL, "2fill": 2 * FILL, "4fill": 4 * FILL}
 _SAID = {parts: text for text, parts in _FILLING.items()}
 _LEAST_SIDE = 16
 """What a tensor core multiplies at least; gemv uses none."""

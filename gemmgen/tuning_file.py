@@ -100,7 +100,8 @@ def _text(value: str) -> str:
 def _rule_text(rule: Rule) -> str:
     limits = zip(_SIZES, rule.limits, strict=True)
     parts = [f"{size}: {int(most)}" for size, most in limits if most != ANY]
-    return "{" + ", ".join([*parts, f"tile: {spelled(rule.tile)}"]) + "}"
+    waves = ["waves: full"] if rule.full else []
+    return "{" + ", ".join([*parts, *waves, f"tile: {spelled(rule.tile)}"]) + "}"
 
 
 def beside(spec: Path) -> list[Path]:
@@ -167,13 +168,17 @@ def _rules(node: Node, mistakes: Mistakes) -> Iterator[Rule]:
     if not isinstance(node.value, list) and node.value not in (None, UNKNOWN):
         mistakes.add(node.location, f"rules are a list, not {described(node.value)}")
     for item in node.items:
-        if not _check_keys(item, (*_SIZES, "tile"), mistakes):
+        if not _check_keys(item, (*_SIZES, "waves", "tile"), mistakes):
             continue
         limits = [_limit(item.child(size), size, mistakes) for size in _SIZES]
         text = item.at("tile")
         tile = _tile(text.value, text.location, mistakes)
+        waves = item.child("waves")
+        if waves is not None and waves.value != "full":
+            said = f"waves must be full, not {described(waves.value)}"
+            mistakes.add(waves.location, said)
         if tile:
-            yield Rule((limits[0], limits[1], limits[2]), tile)
+            yield Rule((limits[0], limits[1], limits[2]), tile, waves is not None)
 
 
 def _limit(node: Node | None, size: str, mistakes: Mistakes) -> float:

@@ -59,7 +59,7 @@ def played_repeat(one: Played, returned: list[torch.Tensor]) -> Callable[..., An
         one.log.append("repeated")
         return out
 
-    repeat.device = torch.cuda.current_device()  # type: ignore[attr-defined]
+    repeat.device = launch.current_device()  # type: ignore[attr-defined]
     return repeat
 
 
@@ -93,7 +93,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(support, "INTERPRETED", True)
     monkeypatch.setattr(launch, "INTERPRETED", False)
     monkeypatch.setattr(launch, "repeating", played_repeat)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(launch, "current_device", lambda: 0)
     monkeypatch.setattr(Played, "log", [])
     BY_ADDRESS.clear()
     yield
@@ -226,7 +226,7 @@ def test_another_current_device_is_not_served_from_what_is_known(
     call = launch.remembered(adding)
     a, b = ones(4, 5), ones(4, 5)
     right(call, a, b)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    monkeypatch.setattr(launch, "current_device", lambda: 1)
     assert right(call, a, b) == "launched"
 
 
@@ -401,7 +401,7 @@ def test_only_a_known_triton_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None
 # -- select --------------------------------------------------------------------------
 
 
-def tile(schedule: str = "tiled", sm: int = 80, *limits: float, **more: int) -> Any:
+def tile(schedule: str = "tiled", sm: int = 80, *limits: float, **more: float) -> Any:
     M, N, K = limits or (ANY, ANY, ANY)
     sizes = {"m": 16, "n": 16, "k": 16, "group_m": 8, "split_k": 1, "stages": 2}
     return support.Tile(schedule, sm, M, N, K, **(sizes | {"warps": 4} | more))
@@ -454,6 +454,20 @@ def test_a_gpu_below_every_row_is_told_so(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(support, "architecture", lambda device: 75)
     with pytest.raises(RuntimeError, match="no tile for sm_75: add it to the spec's"):
         support.select(TABLE, CPU, (1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("M", "N", "row"),
+    [(16 * 132, 16, 0), (16 * 119, 16, 0), (16 * 118, 16, 1), (16, 16 * 133, 1),
+     (16, 16 * 251, 0), (0, 16, 0)],
+)  # fmt: skip
+def test_a_row_for_full_waves_serves_what_keeps_processors_busy(
+    monkeypatch: pytest.MonkeyPatch, M: int, N: int, row: int
+) -> None:
+    monkeypatch.setattr(support, "architecture", lambda device: 90)
+    monkeypatch.setattr(support, "processors", lambda device: 132)
+    table = (tile("tma", waves=support.FULL), tile("tiled"))
+    assert support.select(table, CPU, (M, N, 64)) is table[row]
 
 
 def test_another_triton_takes_the_next_row_and_says_so_once(

@@ -50,7 +50,8 @@ def read(tmp_path: Path, text: str | bytes) -> Tuning:
 sizes = st.integers(1, LARGEST)
 limits = st.one_of(sizes, st.just(ANY))
 rules = st.lists(
-    st.builds(Rule, st.tuples(limits, limits, limits), tiles()), max_size=3
+    st.builds(Rule, st.tuples(limits, limits, limits), tiles(), st.booleans()),
+    max_size=3,
 )
 # Times are written with two decimals of a microsecond.
 seconds = st.integers(1, 10**9).map(lambda hundredths: hundredths / 100 * 1e-6)
@@ -170,8 +171,10 @@ LIMIT = f"must be a whole number from 1 to {LARGEST}, not"
         (
             "{tile: tiled 64x64x64 s4 w4}",
             "tiled 64x64x64 s4 w4",
-            "12:9: expected a map with M, N, K, tile, not text 'tiled 64x64x64 s4 w4'",
+            "12:9: expected a map with M, N, K, waves, tile, "
+            "not text 'tiled 64x64x64 s4 w4'",
         ),
+        ("K: 2048", "waves: half", "9:24: waves must be full, not text 'half'"),
         ("K: 2048", "k: 2048", "9:17: unknown key 'k'; did you mean 'K'?"),
         ("K: 2048", "K: 2e3", f"9:20: K {LIMIT} number 2000.0"),
         ("K: 2048", "K: many", f"9:20: K {LIMIT} text 'many'"),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gemmgen.choice import exact_triton, serves
-from gemmgen.cost import predicted_time
+from gemmgen.cost import fills, predicted_time
 from gemmgen.dispatch import Row, Table
 from gemmgen.dtypes import DTYPES
 from gemmgen.explanation.facts import Choice, Offer, TableRow
@@ -104,7 +104,7 @@ class Case:
             (number, row)
             for number, row in enumerate(self.plan.rows, start=1)
             if row.architecture <= self.target.architecture
-            and _holds(row, self.shape)
+            and _holds(row, self.shape, self.target)
             and (exact or not exact_triton(row.tile))
             and not (plain and row.tile.described)
             and not undescribed(self.plan, self.shape, row.tile.schedule)
@@ -131,7 +131,9 @@ class Case:
         )
 
 
-def _holds(row: Row, shape: Shape) -> bool:
+def _holds(row: Row, shape: Shape, target: Target) -> bool:
+    if row.full and not fills(row.tile, shape, target):
+        return False
     return all(
         most is None or size <= most
         for size, most in zip(shape.sizes, row.limits, strict=True)

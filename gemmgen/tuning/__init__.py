@@ -3,7 +3,7 @@
 Decides what is measured and when the file is written; the rest is next door.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -45,7 +45,7 @@ def tune(
     """Measure the kernels of the specs and return the file that was written.
 
     It is written after every shape, so an interrupted run goes on where it stopped;
-    `fresh` measures again what is there. `only` is a pattern of kernel names.
+    `fresh` measures the shapes again. `only` is a pattern of kernel names.
     `on_left_out` is told every tile that was not timed, and why.
     """
     require("tune")
@@ -59,7 +59,7 @@ def tune(
     device = Gpu()
     for name, its_shapes in wanted.items():
         trial = Trial(plans[name], target, device)
-        times = {} if fresh else _known(before, made, name)
+        times = _known(before, made, name, its_shapes if fresh else ())
         was = before.kernels.get(name, Measured((), (), {}))
         for shape in its_shapes:
             if shape not in times:
@@ -132,15 +132,16 @@ def _wanted(
 
 
 def _known(
-    before: Tuning, made: Mapping[str, str], name: str
+    before: Tuning, made: Mapping[str, str], name: str, again: Collection[Shape]
 ) -> dict[Shape, Mapping[Tile, float]]:
-    """What an earlier run on the same GPU and versions measured."""
+    """What an earlier run on the same GPU and versions measured, less some shapes."""
     same = all(
         str(before.made.get(key)) == made[key]
         for key in ("gpu", "driver", "torch", "triton")
     )
     measured = before.kernels.get(name)
-    return dict(measured.times) if same and measured else {}
+    times = measured.times if same and measured else {}
+    return {shape: each for shape, each in times.items() if shape not in again}
 
 
 def _measured(

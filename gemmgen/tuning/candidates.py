@@ -3,7 +3,7 @@
 Wider than what `tiles: auto` chooses from, since here a wrong guess costs little.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -20,14 +20,16 @@ from gemmgen.model import (
 )
 from gemmgen.plan import Plan
 from gemmgen.reasons import Kernel, why_not
-from gemmgen.schedules import FALLBACK
+from gemmgen.schedules import FALLBACK, SCHEDULES
 from gemmgen.shapes import Shape
 from gemmgen.targets import Target
 
 MOST = 40
 """Tiles that are timed at a shape: the model's best..."""
 _MOST_EACH = 14
-"""... and of one schedule at most so many, for the model may favour one."""
+"""... and of one schedule at most so many, for the model may favour one..."""
+_MOST_OF_FEW = 24
+"""... but more where rows are not aligned, for few schedules serve such."""
 _MOST_REGISTERS = 128
 """Of the accumulator in a thread; the rest is for addresses and the epilogue."""
 _MOST_STAGES = 8
@@ -61,10 +63,12 @@ def at_shape(
         if tile.schedule in able and (not tile.streams or shape.m <= _GEMV_ROWS)
     ]
     serving.sort(key=lambda tile: predicted_time(shape, tile, plan.product, target))
+    described = any(SCHEDULES[schedule].described for schedule in able)
+    most_each = _MOST_EACH if described else _MOST_OF_FEW
     kept: list[Tile] = []
     for tile in serving:
         same = [one for one in kept if one.schedule == tile.schedule]
-        if len(same) < _MOST_EACH and len(kept) < MOST:
+        if len(same) < most_each and len(kept) < MOST:
             kept.append(tile)
     return kept
 
@@ -82,9 +86,9 @@ def _deepest(tile: Tile, plan: Plan, target: Target) -> Tile | None:
     return tile if tile.stages == 1 and fits(tile, plan.product, target) else None
 
 
-def _k_blocks(plan: Plan, *lines: int) -> list[int]:
+def _k_blocks(plan: Plan, *lines: float) -> list[int]:
     """Lengths of a K block that are so many cache lines of 128 bytes."""
-    return [block_k(count * LINE_BYTES, plan.product) for count in lines]
+    return [block_k(int(count * LINE_BYTES), plan.product) for count in lines]
 
 
 def _specialized(plan: Plan) -> Iterator[Tile]:
@@ -98,20 +102,35 @@ def _specialized(plan: Plan) -> Iterator[Tile]:
         yield Tile(m, n, k, GROUP_M, _MOST_STAGES, warps, "warp_specialized")
 
 
-_WIDER = ((64, 64, 8), (64, 128, 8), (128, 64, 8), (128, 128, 8))
-"""Tiles of eight warps, whose threads hold half as many elements that come singly."""
+_PARTED = (
+    *((16, 64, 4), (16, 128, 4), (32, 64, 4), (32, 128, 4), (64, 64, 4)),
+    *((64, 128, 4), (128, 64, 4), (128, 128, 4)),
+)
+"""(m, n, warps) of tiles whose K may come in parts."""
+
+_APART = (
+    *((16, 32, 4), (32, 32, 4)),
+    *((64, 64, 8), (64, 128, 8), (128, 64, 8), (128, 128, 8)),
+)
+"""More of them for elements that come singly: threads hold few, and parts are many."""
 
 
-def _split(schedule: str, plan: Plan) -> Iterator[Tile]:
-    for (m, n, warps), k, split_k in product(
-        (
-            *((16, 64, 4), (16, 128, 4), (32, 64, 4), (32, 128, 4), (64, 64, 4)),
-            *((64, 128, 4), (128, 64, 4), (128, 128, 4)),
-            *(_WIDER if schedule == "split_k" else ()),
-        ),
-        _k_blocks(plan, 1, 2),
-        (1, FILL, 2 * FILL) if schedule == "split_k" else (1, FILL),
-    ):
+def _tma(plan: Plan) -> Iterator[Tile]:
+    return _split("tma", _PARTED, _k_blocks(plan, 1, 2), (1, FILL))
+
+
+def _split_k(plan: Plan) -> Iterator[Tile]:
+    parts = (1, FILL, 2 * FILL, 4 * FILL)
+    return _split("split_k", _PARTED + _APART, _k_blocks(plan, 0.5, 1, 2), parts)
+
+
+def _split(
+    schedule: str,
+    sizes: Sequence[tuple[int, int, int]],
+    lengths: Sequence[int],
+    parts: Sequence[int],
+) -> Iterator[Tile]:
+    for (m, n, warps), k, split_k in product(sizes, lengths, parts):
         for stages in (_MOST_STAGES, 4):
             yield Tile(m, n, k, GROUP_M, stages, warps, schedule, split_k)
 
@@ -142,8 +161,8 @@ def _tiled(plan: Plan) -> Iterator[Tile]:
 
 _SEARCHES = {
     "warp_specialized": _specialized,
-    "tma": lambda plan: _split("tma", plan),
-    "split_k": lambda plan: _split("split_k", plan),
+    "tma": _tma,
+    "split_k": _split_k,
     "persistent": _persistent,
     "gemv": _gemv,
     FALLBACK: _tiled,

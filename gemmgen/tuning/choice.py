@@ -5,10 +5,12 @@ at the measured shapes near it.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from operator import le
 
+from gemmgen.block_cost import LOOPING
 from gemmgen.choice import FEW, ROUGH, exact_triton, first, reached, sampled
-from gemmgen.cost import Sizes, predicted_time
+from gemmgen.cost import Sizes, fills, predicted_time
 from gemmgen.decision import ANY, Grid, Point, Rule, decide
 from gemmgen.model import Tile, spills
 from gemmgen.plan import Plan
@@ -23,6 +25,8 @@ GRID = Grid(
 )
 _PRICE = 1.0
 """What a row must save, in times of a class."""
+_LEAST_GAIN = 0.02
+"""What a row for full waves must save, in times of a measured shape."""
 _WEIGHT = 20.0
 """Weight of a measured shape beside a class of the grid."""
 _REACH = 1.5
@@ -46,7 +50,7 @@ def rules_for(
         if any(tile.described for tile in each)
     }
     rest = {shape: each for shape, each in times.items() if shape not in described}
-    few = {shape: _plain(each) for shape, each in times.items() if shape.n <= FEW.n[-1]}
+    few = {shape: each for shape, each in times.items() if shape.n <= FEW.n[-1]}
     rules = _decided(described, plan, target, GRID, aligned=True)
     others = _decided(rest, plan, target, ROUGH, aligned=not described)
     if not rules:
@@ -57,15 +61,10 @@ def rules_for(
             for shape, each in described.items()
         }
         rules += _decided(every, plan, target, ROUGH, aligned=True)
-    rules = reached([*_decided(few, plan, target, FEW, aligned=False), *rules])
+    rules = reached([*_decided(few, plan, target, FEW, aligned=True), *rules])
     if others and first(others[-1].tile):
         return rules, []
     return rules, reached([*rules, *others])[len(rules) :]
-
-
-def _plain(each: Mapping[Tile, float]) -> dict[Tile, float]:
-    """The times of tiles that need no descriptor."""
-    return {tile: time for tile, time in each.items() if not tile.described}
 
 
 def _decided(
@@ -86,7 +85,43 @@ def _decided(
     for shape, each in times.items():
         known = {tile: each[tile] for tile in tiles if tile in each}
         points += [Point(shape.sizes, known, _WEIGHT)] if known else []
-    return decide(points, grid, _PRICE)
+    return with_full_waves(decide(points, grid, _PRICE), times, target)
+
+
+def with_full_waves(rules: Sequence[Rule], times: Times, target: Target) -> list[Rule]:
+    """The rules, each behind one for shapes that fill the waves of a faster tile.
+
+    A large tile with the SM to itself is the fastest where its waves are full, and the
+    slowest where one tile more begins a wave: no range of sizes tells these apart. It
+    gains a few percent, which the model does not tell, so only measurements count.
+    """
+    found: list[Rule] = []
+    left = dict(times)
+    for rule in rules:
+        own = {
+            shape: left.pop(shape)
+            for shape in list(left)
+            if all(map(le, shape.sizes, rule.limits))
+        }
+        gains = {
+            tile: _gain(tile, rule.tile, own, target)
+            for tile in dict.fromkeys(tile for each in own.values() for tile in each)
+            if tile.schedule in LOOPING
+        }
+        best = max(gains, key=lambda tile: gains[tile], default=rule.tile)
+        if gains.get(best, 0.0) > _LEAST_GAIN:
+            found.append(Rule(rule.limits, best, full=True))
+        found.append(rule)
+    return found
+
+
+def _gain(tile: Tile, other: Tile, times: Times, target: Target) -> float:
+    """By how much a tile is faster than another where it fills its waves, summed."""
+    return sum(
+        math.log(each[other] / each[tile])
+        for shape, each in times.items()
+        if {tile, other} <= each.keys() and fills(tile, shape.sizes, target)
+    )
 
 
 def _errors(

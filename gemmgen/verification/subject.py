@@ -114,7 +114,7 @@ def _tabled(table: Any, architecture: int | None) -> list[Variant]:
         serving = [row for row in serving if row.sm == newest]
     found = {}
     for row in itertools.chain.from_iterable(map(_split, serving)):
-        anywhere = row._replace(sm=0, M=math.inf, N=math.inf, K=math.inf)
+        anywhere = row._replace(sm=0, M=math.inf, N=math.inf, K=math.inf, waves=0)
         described = SCHEDULES[row.schedule].described
         rows = (serving[-1]._replace(sm=0),) if described else ()
         block = Block(row.m, row.n, row.k)
