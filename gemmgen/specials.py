@@ -57,7 +57,7 @@ def specials(
     """
     found, streams = [], SCHEDULES[schedule].streams
     for m, n, blocks, warps, split_k in _SHAPES.get(schedule, ()):
-        if not streams and _one_line(m, product, target):
+        if not streams and _one_line(schedule, m, product, target):
             blocks = 1
         if (m, split_k) == (32, 2 * FILL) and _parts_spill(product, target):
             continue
@@ -75,14 +75,20 @@ def specials(
 def _parts_spill(product: Product, target: Target) -> bool:
     """Whether 32 rows in many parts spill 8 bytes in some kernel.
 
-    They do in tf32 for sm_100 (Triton 3.9), and in bf16 with gelu for sm_80 (3.6).
+    They do in tf32 for sm_100, in tf32x3 for sm_90 (Triton 3.9), and in bf16 with gelu
+    for sm_80 (3.6).
     """
-    return product.kind == "tf32" or target.architecture < 90
+    return product.kind.startswith("tf32") or target.architecture < 90
 
 
-def _one_line(m: int, product: Product, target: Target) -> bool:
-    """Whether two cache lines of K spill 8 or 16 bytes in some layout (Triton 3.9)."""
-    return product.kind == "tf32x3" or (target.architecture >= 100 and m >= 64)
+def _one_line(schedule: str, m: int, product: Product, target: Target) -> bool:
+    """Whether two cache lines of K spill 8 or 16 bytes in some layout.
+
+    Triton 3.9, but for tf32 in split_k for sm_90: Triton 3.6.
+    """
+    if product.kind == "tf32x3" or (product.kind, schedule) == ("tf32", "split_k"):
+        return True
+    return target.architecture >= 100 and m >= 64
 
 
 def _holds(tile: Tile, product: Product, burden: int) -> bool:
