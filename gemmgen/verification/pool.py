@@ -58,7 +58,7 @@ def run_checks(
     profile: str,
     seed: int | None,
     on_done: OnDone | None = None,
-    ready: "Ready | None" = None,
+    ready: Ready | None = None,
 ) -> list[Outcome]:
     """Compile every kernel for all its targets, then verify its properties.
 
@@ -143,7 +143,7 @@ def _run_all(
     slots_of: Sequence[dict[str, str]],
     groups: Sequence[list[_Task]],
     on_done: OnDone | None,
-    ready: "Ready | None" = None,
+    ready: Ready | None = None,
 ) -> list[Outcome]:
     """Run every task in some slot; an outcome a group, told when all of it is done."""
     new = Process if ready is None else ready.take
