@@ -70,8 +70,8 @@ def _modelled(
         # Warps of their own do what a persistent loop does, and overlap more.
         leading = [tile for tile in leading if tile.schedule != "persistent"]
     rules += _table(leading, product, target, GRID)
-    if exact_triton(rules[-1].tile):
-        every = [tile for tile in tiles if first(tile) and not exact_triton(tile)]
+    every = [tile for tile in tiles if first(tile) and not exact_triton(tile)]
+    if every and exact_triton(rules[-1].tile):
         rules += _table(every, product, target, ROUGH)
     rules += _table(plain, product, target, ROUGH, aligned=False)
     return tuple(reached(rules))
