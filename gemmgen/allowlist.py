@@ -8,7 +8,7 @@ import ast
 import builtins
 from collections.abc import Sequence
 
-from gemmgen.functions import OPS
+from gemmgen.functions import FAST, OPS
 from gemmgen.schedules import SCHEDULES
 
 _NODES = (
@@ -32,7 +32,7 @@ _IMPORTS_FROM: dict[tuple[int, str], set[tuple[str, str | None]]] = {
 }
 _SUPPORT = {
     "ANY", "FILL", "FULL", "Tile", "alignment", "check", "number", "offset_type",
-    "processors", "result", "rows", "select", "split",
+    "processors", "result", "rows", "select", "split", *FAST,
 }  # fmt: skip
 _LAUNCH = {"Block", "Launch", "remembered"}
 _IMPORTS_FROM |= {
@@ -52,7 +52,8 @@ _ATTRIBUTES = {
     },
     "gluon": {"jit"},
     "gl": {
-        "NVMMADistributedLayout", "SliceLayout", "allocate_shared_memory", "arange",
+        "DotOperandLayout", "NVMMADistributedLayout", "SliceLayout",
+        "allocate_shared_memory", "arange",
         "static_range", "warp_specialize", "zeros",
     },
     "hopper": {"fence_async_shared", "warpgroup_mma", "warpgroup_mma_wait"},
@@ -62,7 +63,7 @@ _ATTRIBUTES = {
 _OF_VALUES = {
     "ALL", "T", "count", "device", "index", "layout", "load", "parts", "permute", "run",
     "schedule", "shape", "store", "stride", "to", "unsqueeze",
-    "m", "n", "k", "group_m", "rows", "stages", "teams", "warps",
+    "m", "n", "k", "group_m", "rows", "columns", "stages", "teams", "warps", "type",
 }  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from functools import cache
 
 from gemmgen.layouts import LAYOUTS
 from gemmgen.model import Product, Tile, instruction, ring_blocks, threads
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, SPECIALIZED, from_registers, transposes
 from gemmgen.targets import Target
 
 _SHARED_BYTES_PER_CLOCK = 128
@@ -18,13 +18,16 @@ _SHARED_BYTES_PER_CLOCK = 128
 _LANES = 128
 """Instructions that an SM finishes in a clock on fp32 values."""
 
-LOOPING = ("persistent", "warp_specialized")
+LOOPING = ("persistent", SPECIALIZED)
 """Schedules whose programs, one on each SM, take tile after tile."""
 
 _IN_STEP = 1.3
 """How much more L2 serves programs that stay in step: 14.8 against 11.4 TB/s (H200,
 4096^3: 64x128 tiles in warp_specialized; 64x64, 64x128 and 128x128 in tma). Those of
 one turn do, in any schedule: 15.4 TB/s with 32x64x128 in tma, 512 x 512 x 8192."""
+
+_UNROLLED = 4
+"""Blocks that gemv's loop loads at a time."""
 
 SECTOR = 32
 """Bytes that memory and L2 move at a time."""
@@ -53,6 +56,12 @@ _DIVIDED, _THRICE = 0.02e-9, 0.35
 """Seconds of an SM to split an element in two, and what three products add to their own
 time (tf32x3 NT, 4096^3, H200: 64x64 takes 216 ns longer than the unit for a K block,
 64x128 260, 128x128 610)."""
+
+
+_HELD_AT_LEAST, _TAKEN = 90e-9, 0.039e-9
+"""Seconds of a specialized consumer from a block's arrival to its left side in
+registers, and for each element of that (tf32 NN, 4096^3, H200: a block of 128x128x32
+takes 0.41 us, 128x128x64 0.75, 128x256x32 0.74; of 256x128x32 0.66, as the unit)."""
 
 
 _UNIT_ROWS = {"wgmma": 64, "tcgen05": 64, "mma": 16}
@@ -101,7 +110,8 @@ def block_cost(
     stay in step. Blocks are written to shared memory once and read once.
     """
     rates, row = target.rates, SCHEDULES[tile.schedule]
-    rows, columns = (tile.n, tile.m) if row.transposes else (tile.m, tile.n)
+    turned = transposes(tile.schedule, product.kind, product.layout)
+    rows, columns = (tile.n, tile.m) if turned else (tile.m, tile.n)
     by = instruction(tile, product, target)
     rows = max(rows, _UNIT_ROWS.get(by, 1))
     line = tile.k * product.bytes
@@ -121,7 +131,7 @@ def block_cost(
         _preparing(tile, product, target, width, unit / rates.clock),
         moved / _SHARED_BYTES_PER_CLOCK / rates.clock,
         loaded / (bandwidth / target.sms),
-        1 if tile.streams else _ahead(tile, product, target, width),
+        _UNROLLED if tile.streams else _ahead(tile, product, target, width),
         flops,
         moved,
         loaded,
@@ -160,6 +170,8 @@ def _preparing(
         held = width * product.bytes < _ASYNCHRONOUS
         spilled = max(1.0, elements / (_HELD * threads(tile))) ** 3 if held else 1.0
         seconds += elements / width * spilled * _APART
+    if tile.schedule == SPECIALIZED:
+        return seconds + _taking(tile, product, unit)
     if instruction(tile, product, target) == "wgmma":
         layout, turned = LAYOUTS[product.layout], SCHEDULES[tile.schedule].transposes
         m, n = tile.m * layout.a_transposed, tile.n * (not layout.b_transposed)
@@ -169,6 +181,19 @@ def _preparing(
             seconds += (m if turned else n) * tile.k * _TURNED
             seconds += (tile.m + tile.n) * tile.k * _DIVIDED + _THRICE * unit
     return seconds
+
+
+def _taking(tile: Tile, product: Product, unit: float) -> float:
+    """Seconds that the unit waits for what consumers load from shared memory for it.
+
+    Of two that share a tile, one multiplies meanwhile: half of the unit's time.
+    """
+    if not from_registers(tile.schedule, product.kind, product.layout):
+        return 0.0
+    turned = transposes(tile.schedule, product.kind, product.layout)
+    elements = (tile.n if turned else tile.m) * tile.k
+    hidden = unit / 2 if tile.teams == 1 else 0.0
+    return max(0.0, _HELD_AT_LEAST + elements * _TAKEN - hidden)
 
 
 @cache

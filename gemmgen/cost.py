@@ -11,7 +11,7 @@ from functools import cache
 from gemmgen.block_cost import LOOPING, SECTOR, BlockCost, block_cost, epilogue_time
 from gemmgen.layouts import LAYOUTS
 from gemmgen.model import FILL, LEAST_BLOCKS, Product, Tile, fits, resident
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, SPECIALIZED
 from gemmgen.targets import Target
 
 Sizes = tuple[int, int, int]
@@ -122,7 +122,7 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     loop += (full + (rest > 0) - 1) * between_tiles(
         tile, product, target, together, blocks * max(block, wait)
     )
-    alone = tile.schedule == "warp_specialized" and tile.teams == 2
+    alone = tile.schedule == SPECIALIZED and tile.teams == 2
     # Half of the consumers' warps write the last tile, if each has one of its own.
     outside = rates.tile + epilogue_time(tile, product, target) * (1 + alone)
     if parts > 1:
@@ -169,7 +169,7 @@ def between_tiles(
     seconds of multiplications.
     """
     rates, epilogue = target.rates, epilogue_time(tile, product, target)
-    if tile.schedule == "warp_specialized" and tile.teams == 2:
+    if tile.schedule == SPECIALIZED and tile.teams == 2:
         return max(rates.handover, 2 * epilogue - loop)
     if tile.schedule in LOOPING:
         return epilogue

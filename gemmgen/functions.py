@@ -25,6 +25,8 @@ from gemmgen.error_rules import (
 
 NAN = "propagate_nan=tl.PropagateNan.ALL"
 
+FAST = ("fast_divide", "fast_exp2")
+
 
 @dataclass(frozen=True)
 class Op:
@@ -32,7 +34,9 @@ class Op:
 
     `triton` is an expression over the parameters; a name of `triton.language` alone
     (`tl.exp`) is called in place, everything else becomes a helper, whose lines before
-    the result are `steps`. `torch(torch, *arguments)` is the meaning.
+    the result are `steps`. Of the names in `FAST` the support module has functions
+    that are faster than Triton's in fp32, where they lose subnormal numbers.
+    `torch(torch, *arguments)` is the meaning.
 
     `moved(torch, *arguments, *errors)` bounds the change of the exact result when each
     argument moves by at most its error; NaN counts as no bound. `rounding(torch,
@@ -91,24 +95,27 @@ OPS: dict[str, Op] = {
         ),
         Op(
             "gelu_tanh", ("x",), "The tanh approximation of gelu, as x * sigmoid(2 u).",
-            "x / (1.0 + tl.exp(-2.0 * u))",
+            "fast_divide(x, 1.0 + fast_exp2(z))",
             lambda torch, x: torch.nn.functional.gelu(x, approximate="tanh"),
             lipschitz(1.13),
             beside_argument(8.0),
-            steps=("u = 0.7978845608028654 * (x + 0.044715 * x * x * x)",),
+            steps=(
+                "# z = -2 u log2(e), where u = sqrt(2 / pi) (x + 0.044715 x^3)",
+                "z = -x * (2.302208198144325 + 0.1029432395800235 * x * x)",
+            ),
         ),
         Op(
             "silu", ("x",), "x * sigmoid(x).",
-            "x / (1.0 + tl.exp(-x))",
+            "fast_divide(x, 1.0 + fast_exp2(-1.4426950408889634 * x))",
             lambda torch, x: torch.nn.functional.silu(x), lipschitz(1.1),
-            # Where exp(-x) overflows, up to 89 * 2^-128 is lost.
-            through_small_exp(16.0, 2.0, lost=2.0**-97),
+            # Where exp(-x) is beyond 2^126, up to 89 * 2^-126 is lost.
+            through_small_exp(16.0, 2.0, lost=2.0**-95),
         ),
         Op(
             "sigmoid", ("x",), "1 / (1 + exp(-x)).",
-            "tl.sigmoid",
+            "fast_divide(1.0, 1.0 + fast_exp2(-1.4426950408889634 * x))",
             lambda torch, x: torch.sigmoid(x), lipschitz(0.25),
-            through_small_exp(16.0, 2.0),
+            through_small_exp(16.0, 2.0, lost=2.0**-101),
         ),
         Op(
             "tanh", ("x",), "Hyperbolic tangent; a Padé quotient where it is small.",
@@ -119,7 +126,8 @@ OPS: dict[str, Op] = {
                 "p = 135135.0 + s * (17325.0 + s * (378.0 + s))",
                 "q = 135135.0 + s * (62370.0 + s * (3150.0 + s * 28.0))",
                 "small = x * p / q",
-                "large = 2.0 * tl.sigmoid(2.0 * x) - 1.0",
+                "e = fast_exp2(2.885390081777927 * x)",
+                "large = 1.0 - fast_divide(2.0, 1.0 + e)",
             ),
         ),
         Op(

@@ -11,7 +11,7 @@ from gemmgen.expression import spell, triton_function
 from gemmgen.functions import OPS
 from gemmgen.model import Tile
 from gemmgen.plan import Plan
-from gemmgen.schedules import Schedule
+from gemmgen.schedules import SPECIALIZED, Schedule, described
 
 BLOCKS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
 _HELPER = '''@triton.jit
@@ -65,7 +65,7 @@ class KernelText:
 
     def described(self, role: str) -> bool:
         """Whether the tensors of a role come as descriptors."""
-        return role in self.schedule.described
+        return role in described(self.schedule.name, self.plan.product.kind)
 
     @property
     def parameters(self) -> list[str]:
@@ -112,8 +112,11 @@ class KernelText:
     def indexes(self) -> bool:
         """Whether offsets within a tensor are computed, which may need 64 bits.
 
-        Vectors beside descriptors alone have 64 bits always.
+        Vectors beside descriptors alone have 64 bits always, and so have all that
+        specialized consumers store.
         """
+        if self.schedule.name == SPECIALIZED:
+            return False
         pointers = not self.described("operands") and bool(self.plan.tensors)
         return pointers or not self.described("results")
 

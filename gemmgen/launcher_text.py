@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gemmgen.dtypes import DTYPES
-from gemmgen.kernel_text import KernelText
+from gemmgen.functions import FAST
+from gemmgen.kernel_text import KernelText, helpers
 from gemmgen.layouts import AXIS_SIZES
 from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
-from gemmgen.schedules import SCHEDULES, Schedule
+from gemmgen.schedules import SCHEDULES, SPECIALIZED, described, transposes
 
 _CONSTANTS = {
     "BLOCK_M": "tile.m",
@@ -29,7 +30,7 @@ _GRIDS = {
     "tma": _ONE_A_PART,
     "split_k": _ONE_A_PART,
     "persistent": _ONE_AN_SM,
-    "warp_specialized": _ONE_AN_SM,
+    SPECIALIZED: _ONE_AN_SM,
     "gemv": "(triton.cdiv(N, tile.n), M)",
 }
 _RACED_GRID = (
@@ -183,13 +184,15 @@ class LauncherText:
             "number": any(one.is_number for one in plan.operands),
             "split": len(plan.results) > 1,
         }
+        functions = "\n".join(helpers(plan))
+        used |= {name: name in functions for name in FAST}
         return sorted(name for name, needed in used.items() if needed)
 
     @property
     def launching(self) -> list[str]:
         """The names that the module takes from the launch module."""
-        described = any(SCHEDULES[one].described for one in self.plan.schedules)
-        return [*(["Block"] if described else []), "Launch", "remembered"]
+        blocks = ["Block"] if self.described else []
+        return [*blocks, "Launch", "remembered"]
 
     def kernel(self, schedule: str) -> KernelText:
         """The kernel of a schedule."""
@@ -205,13 +208,13 @@ class LauncherText:
     def described(self) -> dict[str, str]:
         """For each schedule with descriptors, the tensors that they describe."""
         return {
-            name: f"({', '.join(self._described(SCHEDULES[name]))})"
+            name: f"({', '.join(self._described(name))})"
             for name in self.plan.schedules
             if SCHEDULES[name].described
         }
 
-    def _described(self, schedule: Schedule) -> list[str]:
-        plan = self.plan
+    def _described(self, schedule: str) -> list[str]:
+        plan, roles = self.plan, described(schedule, self.plan.product.kind)
         matrices = [one.name for one in plan.operands if one.is_matrix]
         by_role = {
             "inputs": [plan.a.name, plan.b.name],
@@ -219,28 +222,29 @@ class LauncherText:
             "results": self.result_names,
         }
         return [
-            name
-            for role, names in by_role.items()
-            for name in names
-            if role in schedule.described
+            name for role, names in by_role.items() for name in names if role in roles
         ]
 
     def tensors(self, schedule: str) -> list[str]:
         """What the kernel takes first: tensors, or their blocks, and numbers."""
-        described = self._described(SCHEDULES[schedule])
+        blocks = self._described(schedule)
         return [
-            self._block(name, schedule) if name in described else name
+            self._block(name, schedule) if name in blocks else name
             for name in self.launched
         ]
 
     def _block(self, name: str, schedule: str) -> str:
         """`Block(w, tile.n, tile.k)`, in the order in which the tensor is stored."""
-        sides = {axis: f"tile.{axis}" for axis in "mnk"}
-        if schedule == "warp_specialized":
-            sides["m"] = "tile.rows"  # of one consumer
-        matrices = {one.name: one for one in (self.plan.a, self.plan.b)}
-        axes = matrices[name].stored_axes if name in matrices else ("m", "n")
-        return f"Block({name}, {', '.join(sides[axis] for axis in axes)})"
+        plan, sides = self.plan, {axis: f"tile.{axis}" for axis in "mnk"}
+        if schedule == SPECIALIZED:  # the part of one consumer
+            turned = transposes(schedule, plan.product.kind, plan.layout)
+            sides |= {"n": "tile.columns"} if turned else {"m": "tile.rows"}
+        inputs = {one.name: one for one in (plan.a, plan.b)}
+        axes = inputs[name].stored_axes if name in inputs else ("m", "n")
+        arguments = [name, *(sides[axis] for axis in axes)]
+        if name in inputs and plan.precision == "tf32":
+            arguments.append("to_tf32=True")
+        return f"Block({', '.join(arguments)})"
 
     def values(self, schedule: str) -> list[str]:
         """What the kernel takes after them: sizes, strides, compile-time constants."""
@@ -301,9 +305,9 @@ class LauncherText:
         arguments = ", ".join(self.launch_parameters)
         if self.plan.configs:
             return [f"_tiled({arguments}).run()"]
-        described = "".join(f", {key}={value}" for key, value in self.described.items())
+        needed = "".join(f", {key}={value}" for key, value in self.described.items())
         device = f"{self.plan.a.name}.device"
-        choice = f"tile = select(TILES, {device}, (M, N, K){described})"
+        choice = f"tile = select(TILES, {device}, (M, N, K){needed})"
         if len(self.plan.schedules) == 1:
             return [*self.launch_sizes, choice, f"_tiled({arguments}).run()"]
         prepared = ", ".join(f'"{name}": _{name}' for name in self.plan.schedules)

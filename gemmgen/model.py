@@ -6,12 +6,12 @@ compiler over every kernel and a grid of tiles.
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 
 from gemmgen.dtypes import DTYPES
 from gemmgen.layouts import LAYOUTS
-from gemmgen.schedules import FALLBACK, SCHEDULES
+from gemmgen.schedules import FALLBACK, SCHEDULES, SPECIALIZED, described, transposes
 from gemmgen.targets import Target
 
 FILL = -1
@@ -23,6 +23,9 @@ GROUP_M = 8
 
 LINE_BYTES = 128
 """A cache line: what a K block takes of each row, or a multiple of it."""
+
+_MOST_PROGRAMS = 32
+"""Thread blocks of an SM, sm_80 to sm_100 (CUDA C++ Programming Guide)."""
 
 LEAST_BLOCKS = 4
 """K blocks of a part with FILL, one with 4 * FILL, as launchers have it."""
@@ -92,11 +95,6 @@ class Tile:
         """
         return 8 // self.warps
 
-    @property
-    def rows(self) -> int:
-        """Rows of the tile that one of the two consumers computes."""
-        return self.m * self.teams // 2
-
 
 def product_kind(dtype: str, precision: str | None) -> str:
     """The key of `Target.flops_per_clock` for inputs of `dtype`."""
@@ -119,7 +117,8 @@ def instruction(tile: Tile, product: Product, target: Target) -> str:
         return "fma"
     if product.kind == "fp64" and target.architecture > 90:
         return "fma"
-    rows = tile.n if SCHEDULES[tile.schedule].transposes else tile.m
+    turned = transposes(tile.schedule, product.kind, product.layout)
+    rows = tile.n if turned else tile.m
     whole = rows >= 64 and tile.warps % 4 == 0
     if product.kind == "fp64" or target.architecture < 90 or not whole:
         return "mma"
@@ -157,7 +156,7 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
         # A row of A is loaded along K, or along M and then reordered.
         row = tile.k if LAYOUTS[product.layout].a_transposed else tile.n * tile.warps
         return 4 * product.accumulator_words * max(row, tile.n * tile.warps)
-    if tile.schedule == "warp_specialized":
+    if tile.schedule == SPECIALIZED:
         return _specialized_memory(tile, product)
     ring = _ring_memory(tile, product, target)
     if tile.schedule == "persistent":
@@ -208,7 +207,9 @@ def _specialized_memory(tile: Tile, product: Product) -> int:
     stage = (tile.m + tile.n) * tile.k * product.bytes
     barriers = 2 * _up(8 * tile.stages, 16) + (32 if tile.teams == 2 else 0)
     passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
-    tiles = 2 * tile.rows * tile.n * product.tile_bytes
+    stores = "results" in described(tile.schedule, product.kind)
+    each = product.tile_bytes if stores else product.matrix_bytes
+    tiles = tile.m * tile.teams * tile.n * each
     return tile.stages * stage + tiles + barriers + passed
 
 
@@ -239,8 +240,8 @@ def fits(tile: Tile, product: Product, target: Target) -> bool:
 
 def accumulator_registers(tile: Tile, product: Product) -> int:
     """32-bit registers of the accumulator in each thread; a consumer has four warps."""
-    if tile.schedule == "warp_specialized":
-        return tile.rows * tile.n // 128
+    if tile.schedule == SPECIALIZED:
+        return tile.m * tile.teams * tile.n // 256
     return math.ceil(tile.m * tile.n * product.accumulator_words / (32 * tile.warps))
 
 
@@ -256,17 +257,17 @@ def registers(tile: Tile, product: Product) -> int:
     Beside the accumulator, kernels that load through descriptors take 26, exactly in
     every tile compiled; pointers and masks take about 72 (Triton 3.6, sm_90).
     """
-    if tile.schedule == "warp_specialized":
+    if tile.schedule == SPECIALIZED:
         return 168  # of the launch; consumers then take 232, the producer 40
-    if tile.streams:  # the products, summed last, and two rows of addresses
-        return tile.n * tile.k // threads(tile) + 24
+    if tile.streams:  # the products, summed last, four blocks loaded, addresses
+        return tile.n * tile.k // threads(tile) + 56
     beside = 26 if tile.described else 72
     return min(255, accumulator_registers(tile, product) + beside)
 
 
 def threads(tile: Tile) -> int:
     """Threads of a program; a specialized one has two consumers and a producer."""
-    return 384 if tile.schedule == "warp_specialized" else 32 * tile.warps
+    return 384 if tile.schedule == SPECIALIZED else 32 * tile.warps
 
 
 @cache
@@ -282,19 +283,5 @@ def residents(tile: Tile, product: Product, target: Target) -> dict[str, int]:
         "shared memory": target.shared_per_sm // bytes_each,
         "registers": 65536 // (registers(tile, product) * threads(tile)),
         "threads": 2048 // threads(tile),
+        "programs": _MOST_PROGRAMS,
     }
-
-
-def nearest_fitting(tile: Tile, product: Product, target: Target) -> Tile | None:
-    """The tile with fewer stages, or halved until it fits, then as deep as before."""
-    wanted, tile = tile.stages, replace(tile, stages=min(tile.stages, 2))
-    while not fits(tile, product, target):
-        if tile.k > 32:
-            tile = replace(tile, k=tile.k // 2)
-        elif max(tile.m, tile.n) > 16:
-            side = "m" if tile.m >= tile.n else "n"
-            tile = replace(tile, **{side: getattr(tile, side) // 2})
-        else:
-            return None
-    deeper = (replace(tile, stages=stages) for stages in range(wanted, 0, -1))
-    return next(one for one in deeper if fits(one, product, target))

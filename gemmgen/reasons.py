@@ -58,8 +58,8 @@ def _through_descriptors(kernel: Kernel) -> str | None:
 def _specialized(kernel: Kernel) -> str | None:
     if kernel.product.kind == "tf32x3":
         return "tf32x3 splits its operands in registers, wgmma reads shared memory"
-    if kernel.product.kind == "tf32" and kernel.layout != "NT":
-        return f"wgmma reads tf32 along K alone, which layout {kernel.layout} is not"
+    if kernel.product.kind == "tf32" and kernel.layout == "TN":
+        return "wgmma reads tf32 along K alone, which neither matrix of layout TN is"
     return _through_descriptors(kernel)
 
 

@@ -38,6 +38,9 @@ class Schedule:
 FALLBACK = "tiled"
 """The schedule that serves every call."""
 
+SPECIALIZED = "warp_specialized"
+"""The schedule whose warps have different parts, written in Gluon."""
+
 SCHEDULES: dict[str, Schedule] = {
     row.name: row
     for row in (
@@ -52,7 +55,7 @@ SCHEDULES: dict[str, Schedule] = {
         ),
         Schedule("split_k", "K cut into parts, reduced in order", 80, splits=True),
         Schedule(
-            "warp_specialized", "producer and consumer warps", 90, 90,
+            SPECIALIZED, "producer and consumer warps", 90, 90,
             constants=(*_TILE, "STAGES", "TEAMS"),
             described=frozenset({"inputs", "operands", "results"}),
             triton="3.6",
@@ -63,3 +66,33 @@ SCHEDULES: dict[str, Schedule] = {
         ),
     )
 }  # fmt: skip
+
+
+def described(schedule: str, kind: str) -> frozenset[str]:
+    """The roles of the tensors that a schedule takes through descriptors.
+
+    Specialized consumers of tf32 store their results from registers: there, elements of
+    4 bytes fill whole sectors, and a tile of them would take the room of two stages.
+    """
+    roles = SCHEDULES[schedule].described
+    if (schedule, kind) == (SPECIALIZED, "tf32"):
+        return roles - {"results"}
+    return roles
+
+
+def transposes(schedule: str, kind: str, layout: str) -> bool:
+    """Whether B's columns are the rows of what a schedule multiplies.
+
+    Of NN in tf32, B lies along N; wgmma takes such rows from registers alone.
+    """
+    row = SCHEDULES[schedule]
+    return row.transposes or (from_registers(schedule, kind, layout) and layout == "NN")
+
+
+def from_registers(schedule: str, kind: str, layout: str) -> bool:
+    """Whether what a schedule multiplies comes from registers on the left.
+
+    In shared memory wgmma reads 4-byte elements along K alone (PTX ISA, wgmma), which
+    one matrix of NN and of TT is not.
+    """
+    return (schedule, kind) == (SPECIALIZED, "tf32") and layout in ("NN", "TT")

@@ -1,21 +1,18 @@
 """The text of the warp-specialised kernel, whose parts run beside each other.
 
-Adds to `KernelText` what the producer and the consumers each take, what they share,
+Adds to `ConsumerText` what the producer and the consumers each take, what they share,
 and how an operand [m, n] passes from one to the other.
 """
 
 from dataclasses import dataclass
 
-from gemmgen.arguments import Operand, buffers
+from gemmgen.consumer_text import ConsumerText
 from gemmgen.dtypes import DTYPES
-from gemmgen.kernel_text import KernelText
 from gemmgen.layouts import Matrix
 
 _BARRIERS = (
     "gl.allocate_shared_memory(tl.int64, [{count}, 1], mbarrier.MBarrierLayout())"
 )
-_INSTRUCTION_BYTES = 32
-"""Bytes of K that one wgmma multiplies (PTX ISA, wgmma shapes)."""
 
 
 @dataclass(frozen=True)
@@ -32,27 +29,8 @@ class Role:
 
 
 @dataclass(frozen=True)
-class SpecializedText(KernelText):
+class SpecializedText(ConsumerText):
     """The fragments of a warp-specialised kernel."""
-
-    @property
-    def matrices(self) -> list[Operand]:
-        """The operands indexed [m, n], which the producer loads."""
-        return [one for one in self.plan.operands if one.is_matrix]
-
-    @property
-    def buffers(self) -> dict[str, str | None]:
-        """Whose buffer each operand [m, n] and result shares, if not its own."""
-        return buffers(self.plan.operands, self.plan.results)
-
-    def tile_of(self, name: str) -> str:
-        """The buffer that holds a tile of an operand or result."""
-        return f"{self.buffers[name] or name}_tiles.index(SELF)"
-
-    @property
-    def shares(self) -> bool:
-        """Whether some result lies where an operand was."""
-        return any(self.buffers.values())
 
     @property
     def producer(self) -> Role:
@@ -76,10 +54,11 @@ class SpecializedText(KernelText):
         """What each consumer takes, beside its number."""
         others = [one for one in self.plan.operands if not one.is_matrix]
         results = [one.name for one in self.plan.results]
+        stored = "_desc" if self.described("results") else "_ptr"
         return Role(
             (
                 *(one.parameter.partition(":")[0] for one in others),
-                *(f"{name}_desc" for name in results),
+                *(name + stored for name in results),
                 *(f"{one.name}_ring" for one in (self.plan.a, self.plan.b)),
                 *(f"{name}_tiles" for name, other in self.buffers.items() if not other),
                 *("full", "free", "mine"),
@@ -109,11 +88,11 @@ class SpecializedText(KernelText):
             (name, dtypes[name]) for name, other in self.buffers.items() if not other
         ]
         lines = [
-            self._ring(plan.a, "STAGES * (2 // TEAMS)", "ROWS"),
-            self._ring(plan.b, "STAGES", "BLOCK_N"),
+            self._ring(plan.a),
+            self._ring(plan.b),
             *(
                 f"{name}_tiles = gl.allocate_shared_memory("
-                f"tl.{DTYPES[dtype].triton}, [2, ROWS, BLOCK_N], {name}_desc.layout)"
+                f"tl.{DTYPES[dtype].triton}, [2, {self._sides}], {name}_desc.layout)"
                 for name, dtype in tiles
             ),
         ]
@@ -124,8 +103,11 @@ class SpecializedText(KernelText):
             f"{one} = " + _BARRIERS.format(count=2) for one in self.pair_barriers
         ]
 
-    def _ring(self, matrix: Matrix, blocks: str, rows: str) -> str:
-        sizes = ["BLOCK_K" if axis == "k" else rows for axis in matrix.stored_axes]
+    def _ring(self, matrix: Matrix) -> str:
+        mine = matrix.name == self.left.name
+        blocks = "STAGES * (2 // TEAMS)" if mine else "STAGES"
+        other = self.part if mine else f"BLOCK_{self.right.axes[1].upper()}"
+        sizes = ["BLOCK_K" if axis == "k" else other for axis in matrix.stored_axes]
         return (
             f"{matrix.name}_ring = gl.allocate_shared_memory("
             f"tl.{DTYPES[self.plan.dtype].triton}, [{blocks}, {', '.join(sizes)}], "
@@ -146,73 +128,23 @@ class SpecializedText(KernelText):
     def operand_bytes(self) -> str:
         """Bytes of a consumer's part of every operand [m, n]."""
         each = sum(DTYPES[one.dtype].bytes for one in self.matrices)
-        return f"ROWS * BLOCK_N * {each}"
+        return f"{self._sides.replace(', ', ' * ')} * {each}"
 
     @property
-    def a_copy(self) -> str:
-        """A's descriptor and the corner of the block to copy."""
-        corner = self.plan.a.corner(m="tile_m * BLOCK_M + i * ROWS", k="k")
-        return f"{self.plan.a.name}_desc, {corner}"
+    def left_copy(self) -> str:
+        """The descriptor and the corner of a consumer's block of the left matrix."""
+        axis = self.left.axes[0]
+        first = f"tile_{axis} * BLOCK_{axis.upper()} + i * {self.part}"
+        return f"{self.left.name}_desc, {self.left.corner(**{axis: first, 'k': 'k'})}"
 
     @property
-    def b_copy(self) -> str:
-        """B's descriptor and the corner of the block to copy."""
-        corner = self.plan.b.corner(n="tile_n * BLOCK_N", k="k")
-        return f"{self.plan.b.name}_desc, {corner}"
+    def right_copy(self) -> str:
+        """The descriptor and the corner of a block of the right matrix."""
+        axis = self.right.axes[1]
+        first = f"tile_{axis} * BLOCK_{axis.upper()}"
+        return f"{self.right.name}_desc, {self.right.corner(**{axis: first, 'k': 'k'})}"
 
     @property
-    def a_shared(self) -> str:
-        """A's block in shared memory as [m, k]."""
-        return _rows_first(self.plan.a)
-
-    @property
-    def b_shared(self) -> str:
-        """B's block in shared memory as [k, n]."""
-        return _rows_first(self.plan.b)
-
-    @property
-    def instruction_k(self) -> int:
-        """Elements of K of one instruction."""
-        return _INSTRUCTION_BYTES // DTYPES[self.plan.dtype].bytes
-
-    @property
-    def before_stores(self) -> list[str]:
-        """What must be over before the tile's results are written to their buffers."""
-        return [] if self.shares else ["tma.store_wait(0)"]
-
-    @property
-    def after_stores(self) -> list[str]:
-        """What gives the buffers back."""
-        if not self.shares:
-            return []
-        return ["tma.store_wait(0)", "mbarrier.arrive(taken.index(SELF))"]
-
-    @property
-    def operand_reads(self) -> list[str]:
-        """The statements that bring the operands into registers."""
-        lines = []
-        for position, axis in enumerate("mn"):
-            if not any(one.axes == (axis,) for one in self.plan.operands):
-                continue
-            # A row of the tile lies along axis 1 of the layout, and the other way.
-            count = "ROWS" if axis == "m" else "BLOCK_N"
-            slices = f"gl.SliceLayout({1 - position}, layout)"
-            lines.append(
-                f"offs_{axis} = (first_{axis} + gl.arange(0, {count}, layout={slices}))"
-                ".to(tl.int64)"
-            )
-            lines.append(f"mask_{axis} = offs_{axis} < {axis.upper()}")
-        lines += [one.load for one in self.plan.tensors if not one.is_matrix]
-        if self.matrices:
-            lines.append("mbarrier.wait(there.index(SELF), turn & 1)")
-            lines += [
-                f"{one.name} = {one.name}_tiles.index(SELF).load(layout){one.cast}"
-                for one in self.matrices
-            ]
-            if not self.shares:
-                lines.append("mbarrier.arrive(taken.index(SELF))")
-        return lines
-
-
-def _rows_first(matrix: Matrix) -> str:
-    return f"{matrix.name}.permute((1, 0))" if matrix.transposed else matrix.name
+    def operand_corner(self) -> str:
+        """The corner of consumer i's part of a tile, for the producer."""
+        return f"[{', '.join(self._corner('i'))}]"

@@ -17,11 +17,13 @@ from gemmgen.model import (
     block_k,
     instruction,
 )
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, SPECIALIZED, from_registers, transposes
 from gemmgen.targets import Target
 
-_SHAPES: dict[str, tuple[tuple[int, int, int, int, int], ...]] = {
-    "warp_specialized": ((128, 256, 1, 8, 1), (128, 128, 1, 8, 1), (128, 128, 1, 4, 1)),
+_Size = tuple[int, int, int, int, int]
+
+_SHAPES: dict[str, tuple[_Size, ...]] = {
+    SPECIALIZED: ((128, 256, 1, 8, 1), (128, 128, 1, 8, 1), (128, 128, 1, 4, 1)),
     "persistent": ((128, 256, 1, 8, 1), (128, 128, 1, 8, 1)),
     "tma": (
         (128, 128, 1, 4, 1),
@@ -38,11 +40,19 @@ _SHAPES: dict[str, tuple[tuple[int, int, int, int, int], ...]] = {
         (16, 64, 2, 4, FILL),
         (32, 32, 1, 4, FILL),
     ),
-    "gemv": ((1, 2, 16, 4, 1),),
+    "gemv": ((1, 1, 4, 1, 1),),
 }
 """(m, n, blocks of 128 bytes along K, warps, split_k) by schedule."""
 
 
+_ALONG_K: tuple[_Size, ...] = ((128, 256, 1, 8, 1), (128, 128, 1, 8, 1))
+_HELD: tuple[_Size, ...] = (
+    (128, 256, 1, 8, 1),
+    (128, 128, 2, 8, 1),
+    (128, 64, 2, 8, 1),
+)
+"""The same for specialized consumers of tf32, which read both sides from shared memory
+or one from registers (NT and NN, four shapes each, H200)."""
 _FMA = (32, 32)
 """m, n of the tile for multiply-adds; with more some layout spills, for the block of A
 and B is in registers too. Tensor cores take larger ones."""
@@ -56,7 +66,7 @@ def specials(
     `burden` is that of the epilogue, in tiles beside the accumulator.
     """
     found, streams = [], SCHEDULES[schedule].streams
-    for m, n, blocks, warps, split_k in _SHAPES.get(schedule, ()):
+    for m, n, blocks, warps, split_k in _sizes(schedule, product):
         if not streams and _one_line(schedule, m, product, target):
             blocks = 1
         if (m, split_k) == (32, 2 * FILL) and _parts_spill(product, target):
@@ -70,6 +80,17 @@ def specials(
         if stages and _holds(tile, product, burden):
             found.append(replace(tile, stages=stages))
     return found
+
+
+def _sizes(schedule: str, product: Product) -> tuple[_Size, ...]:
+    """The sizes of a schedule; consumers that compute the transpose share columns."""
+    if (schedule, product.kind) != (SPECIALIZED, "tf32"):
+        return _SHAPES.get(schedule, ())
+    kind, layout = product.kind, product.layout
+    sizes = _HELD if from_registers(schedule, kind, layout) else _ALONG_K
+    if not transposes(schedule, kind, layout):
+        return sizes
+    return tuple((n, m, k, warps, parts) for m, n, k, warps, parts in sizes)
 
 
 def _parts_spill(product: Product, target: Target) -> bool:
@@ -99,6 +120,6 @@ def _holds(tile: Tile, product: Product, burden: int) -> bool:
     """
     if accumulator_registers(tile, product) <= 64:
         return True
-    most = 2 if tile.schedule == "warp_specialized" else 1
+    most = 2 if tile.schedule == SPECIALIZED else 1
     pointers = tile.schedule == "persistent" and product.matrix_bytes > 0
     return product.kind != "tf32x3" and burden + pointers <= most

@@ -19,7 +19,6 @@ from gemmgen.model import (
     Tile,
     default_warps,
     fits,
-    nearest_fitting,
     shared_memory,
     spills,
     why_not_compiled,
@@ -206,6 +205,21 @@ def _too_big(tile: Tile, product: Product, target: Target) -> str:
         f"{shared_memory(tile, product, target)} bytes of shared memory; {target.name} "
         f"has {target.shared_per_block} for a block{advice}"
     )
+
+
+def nearest_fitting(tile: Tile, product: Product, target: Target) -> Tile | None:
+    """The tile with fewer stages, or halved until it fits, then as deep as before."""
+    wanted, tile = tile.stages, replace(tile, stages=min(tile.stages, 2))
+    while not fits(tile, product, target):
+        if tile.k > 32:
+            tile = replace(tile, k=tile.k // 2)
+        elif max(tile.m, tile.n) > 16:
+            side = "m" if tile.m >= tile.n else "n"
+            tile = replace(tile, **{side: getattr(tile, side) // 2})
+        else:
+            return None
+    deeper = (replace(tile, stages=stages) for stages in range(wanted, 0, -1))
+    return next(one for one in deeper if fits(one, product, target))
 
 
 def tiles_text(spec: KernelSpec) -> str:

@@ -31,7 +31,7 @@ LAYERS = (
     "kinds names nodes yaml_source shorthand schema validation expansion spec",
     "arguments model reasons tile_text shapes block_cost cost decision choice",
     "candidates specials tuning_file dispatch tiling product header plan",
-    "description kernel_text specialized_text launcher_text table_text",
+    "description kernel_text consumer_text specialized_text launcher_text table_text",
     "allowlist render",
     "folder lockfile workers builder",
     "starter output drawing explanation",

@@ -158,7 +158,7 @@ def test_a_table_without_a_row_of_tiled_has_its_last_row_behind() -> None:
     found = subject._tabled(table, 90)
     assert {one.schedule for one in found} == set(plan.schedules) - {"tiled"}
     for one in found:
-        assert len(one.value) == 1 + bool(one.described)
+        assert len(one.value) == 1 + bool(one.described(plan))
         assert not SCHEDULES[one.value[-1].schedule].described
         assert one.value[-1].M == one.value[-1].N == one.value[-1].K == math.inf
 

@@ -15,7 +15,7 @@ from gemmgen.explanation.facts import Choice, Offer, TableRow
 from gemmgen.model import Tile, fits
 from gemmgen.plan import Plan
 from gemmgen.reasons import Kernel, why_not
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, described
 from gemmgen.schema import AUTO
 from gemmgen.shapes import Shape
 from gemmgen.targets import TARGETS, Target
@@ -142,7 +142,8 @@ def _holds(row: Row, shape: Shape, target: Target) -> bool:
 
 def undescribed(plan: Plan, shape: Shape, schedule: str) -> str | None:
     """Why no descriptor of a schedule can describe contiguous tensors, or None."""
-    for name, size in _described_rows(plan, shape, SCHEDULES[schedule].described):
+    roles = described(schedule, plan.product.kind)
+    for name, size in _described_rows(plan, shape, roles):
         if size % _DESCRIBED:
             return (
                 f"rows of {name} are {size:,} bytes, no multiple of {_DESCRIBED}, so "

@@ -20,7 +20,7 @@ from gemmgen.model import (
 )
 from gemmgen.plan import Plan
 from gemmgen.reasons import Kernel, why_not
-from gemmgen.schedules import FALLBACK, SCHEDULES
+from gemmgen.schedules import FALLBACK, SCHEDULES, SPECIALIZED, transposes
 from gemmgen.shapes import Shape
 from gemmgen.targets import Target
 
@@ -35,6 +35,8 @@ _MOST_REGISTERS = 128
 _MOST_STAGES = 8
 _WIDEST_LOADS = 16
 """Bytes of a row of B for each thread of a gemv: less would halve its loads."""
+_MOST_AT_ONCE = 64
+"""... and more would fill the registers, for four blocks are loaded at a time."""
 _GEMV_ROWS = 4
 """Rows above which a tensor core wins even where memory is the limit."""
 
@@ -99,7 +101,9 @@ def _specialized(plan: Plan) -> Iterator[Tile]:
         ),
         _k_blocks(plan, 1, 2),
     ):
-        yield Tile(m, n, k, GROUP_M, _MOST_STAGES, warps, "warp_specialized")
+        turned = transposes(SPECIALIZED, plan.product.kind, plan.layout)
+        sides = (n, m) if turned else (m, n)
+        yield Tile(*sides, k, GROUP_M, _MOST_STAGES, warps, SPECIALIZED)
 
 
 _PARTED = (
@@ -141,10 +145,9 @@ def _persistent(plan: Plan) -> Iterator[Tile]:
 
 
 def _gemv(plan: Plan) -> Iterator[Tile]:
-    for n, k, warps in product((1, 2, 4), _k_blocks(plan, 16, 32), (4, 8)):
-        if k * plan.product.bytes < _WIDEST_LOADS * 32 * warps:
-            continue
-        yield Tile(1, n, k, GROUP_M, 1, warps, "gemv")
+    for n, k, warps in product((1, 2, 4), _k_blocks(plan, 4, 8, 16, 32), (1, 4, 8)):
+        if _WIDEST_LOADS <= k * plan.product.bytes / (32 * warps) <= _MOST_AT_ONCE:
+            yield Tile(1, n, k, GROUP_M, 1, warps, "gemv")
 
 
 def _tiled(plan: Plan) -> Iterator[Tile]:
@@ -160,7 +163,7 @@ def _tiled(plan: Plan) -> Iterator[Tile]:
 
 
 _SEARCHES = {
-    "warp_specialized": _specialized,
+    SPECIALIZED: _specialized,
     "tma": _tma,
     "split_k": _split_k,
     "persistent": _persistent,

@@ -18,7 +18,7 @@ from gemmgen.folder import SHARED
 from gemmgen.measurement import Device, Problem, judge, problem, race
 from gemmgen.model import Tile
 from gemmgen.plan import Plan
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, described
 from gemmgen.shapes import Shape
 from gemmgen.targets import Target
 from gemmgen.tile_text import spelled
@@ -86,10 +86,10 @@ class Trial:
         }
         return [
             name
-            for name, row in SCHEDULES.items()
+            for name in SCHEDULES
             if all(
                 self._support.describable(matrix)
-                for role in row.described
+                for role in described(name, plan.product.kind)
                 for matrix in by_role[role]
             )
         ]

@@ -18,7 +18,7 @@ from gemmgen.dtypes import DTYPES
 from gemmgen.layouts import Matrix
 from gemmgen.model import Tile
 from gemmgen.plan import Plan
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, SPECIALIZED, transposes
 from gemmgen.targets import Target
 
 WHOLE = 16
@@ -99,20 +99,25 @@ def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
     types = {"parts_ptr": "*fp32", "count_ptr": "*i32"}
     matrices = [plan.a, plan.b, *(one.matrix for one in plan.results)]
     matrices += [Matrix(one.name, ("m", "n")) for one in plan.tensors if one.is_matrix]
+    sides = {"m": tile.m, "n": tile.n, "k": tile.k}
+    if kernel.is_gluon():  # the part of one consumer
+        turned = transposes(SPECIALIZED, plan.product.kind, plan.layout)
+        sides["n" if turned else "m"] //= 2 // tile.teams
     for name, dtype in dtypes.items():
         types[f"{name}_ptr"] = f"*{dtype}"
     for matrix in matrices:
         types[f"{matrix.name}_desc"] = _descriptor(
-            matrix, dtypes[matrix.name], kernel, tile
+            matrix, dtypes[matrix.name], sides, kernel.is_gluon()
         )
     return types
 
 
-def _descriptor(matrix: Matrix, dtype: str, kernel: Any, tile: Tile) -> str:
+def _descriptor(
+    matrix: Matrix, dtype: str, sides: dict[str, int], in_gluon: bool
+) -> str:
     """`tensordesc<bf16[64, 64]>`, in Gluon with the layout in shared memory."""
-    sides = {"m": tile.rows if kernel.is_gluon() else tile.m, "n": tile.n, "k": tile.k}
     block = [sides[axis] for axis in matrix.stored_axes]
-    if not kernel.is_gluon():
+    if not in_gluon:
         return f"tensordesc<{dtype}{block}>"
     element = getattr(tl, DTYPES[dtype].triton)
     layout = NVMMASharedLayout.get_default_for(block, element)

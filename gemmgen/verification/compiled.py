@@ -14,7 +14,7 @@ from typing import Any
 from gemmgen.dtypes import DTYPES
 from gemmgen.model import Tile, instruction, shared_memory
 from gemmgen.plan import Plan
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import described
 from gemmgen.targets import Target
 from gemmgen.verification.aligned import (
     compile_aligned,
@@ -139,17 +139,17 @@ def _load_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator
 
 def _block_problems(plan: Plan, tile: Tile, ptx: str) -> Iterator[str]:
     """What is wrong with a kernel that takes A and B as descriptors."""
-    described = SCHEDULES[tile.schedule].described
+    roles = described(tile.schedule, plan.product.kind)
     matrices = sum(one.is_matrix for one in plan.operands)
-    blocks = 2 + (matrices if "operands" in described else 0)
+    blocks = 2 + (matrices if "operands" in roles else 0)
     if block_loads(ptx) < blocks:
         yield f"{block_loads(ptx)} of {blocks} blocks are loaded by tensor maps"
     if copies(ptx):
         yield "A or B is copied by threads beside its tensor map"
-    stored = len(plan.results) if "results" in described else 0
+    stored = len(plan.results) if "results" in roles else 0
     if block_stores(ptx) < stored:
         yield f"{block_stores(ptx)} of {stored} results are stored by tensor maps"
-    if matrices and "operands" not in described and not loads(ptx)[_WIDEST]:
+    if matrices and "operands" not in roles and not loads(ptx)[_WIDEST]:
         yield "no load of an [m, n] operand is 128 bits wide"
 
 

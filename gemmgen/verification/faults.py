@@ -75,11 +75,11 @@ def _less_one(size: ast.expr) -> ast.BinOp:
 
 
 def _shorter_loop(node: ast.AST) -> ast.AST | None:
-    call = call_of(node, "range")
-    if call is None or len(call.args) != 3:
+    call = call_of(node, "range", "tl.range")
+    if call is None or ast.unparse(call.args[-1]) != "BLOCK_K":
         return None
     first, last, step = call.args
-    return ast.Call(call.func, [first, _less_one(last), step], [])
+    return ast.Call(call.func, [first, _less_one(last), step], call.keywords)
 
 
 def _tighter_mask(node: ast.AST) -> ast.AST | None:

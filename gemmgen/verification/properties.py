@@ -106,7 +106,9 @@ class Trial:
             for some in _batches(self.always_tried(variant, first)):
                 yield partial(self.forced, variant, partial(self.fixed, some))
             if first:
-                places = far_places(self.plan, variant.block, variant.described)
+                places = far_places(
+                    self.plan, variant.block, variant.described(self.plan)
+                )
                 for far in _batches(places):
                     yield partial(self.forced, variant, partial(self.far_away, far))
             for examples in self.draws(profile, len(found)):
@@ -131,7 +133,7 @@ class Trial:
         cases = fixed_cases(self.plan, variant.block, self.processors)
         if not self.on_gpu:
             return cases if first else iter(())
-        if variant.described:
+        if variant.described(self.plan):
             cases = (one for one in cases if describable(self.plan, one))
         return (one for one in cases if first or plain(one))
 
@@ -230,7 +232,7 @@ class Trial:
         phases = [Phase.generate, Phase.shrink]
         phases += [Phase.target] if profile.climbs else []
         phases += [Phase.reuse] if profile.remembers else []
-        plan, block, roles = self.plan, variant.block, variant.described
+        plan, block, roles = self.plan, variant.block, variant.described(self.plan)
         if self.on_gpu:
             cases = compiled_cases(plan, block, roles, views)
         else:

@@ -72,7 +72,7 @@ def cases(
         yield from filter(plain, fixed_cases(plan, variant.block))
         return
     yield beyond(plan, variant.block, described=True)
-    if not variant.described:  # another schedule would serve it
+    if not variant.described(plan):  # another schedule would serve it
         yield beyond(plan, variant.block, described=False)
 
 

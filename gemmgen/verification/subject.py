@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gemmgen.plan import Plan
-from gemmgen.schedules import FALLBACK, SCHEDULES
+from gemmgen.schedules import FALLBACK, SCHEDULES, described
 from gemmgen.verification.comparison import Block
 
 _numbers = itertools.count()
@@ -32,10 +32,9 @@ class Variant:
     schedule: str = FALLBACK
     parts: int = 1
 
-    @property
-    def described(self) -> frozenset[str]:
+    def described(self, plan: Plan) -> frozenset[str]:
         """The roles of the tensors that descriptors must be able to describe."""
-        return SCHEDULES[self.schedule].described
+        return described(self.schedule, plan.product.kind)
 
     @property
     def text(self) -> tuple[str, bool]:
@@ -115,8 +114,8 @@ def _tabled(table: Any, architecture: int | None) -> list[Variant]:
     found = {}
     for row in itertools.chain.from_iterable(map(_split, serving)):
         anywhere = row._replace(sm=0, M=math.inf, N=math.inf, K=math.inf, waves=0)
-        described = SCHEDULES[row.schedule].described
-        rows = (serving[-1]._replace(sm=0),) if described else ()
+        needs = SCHEDULES[row.schedule].described
+        rows = (serving[-1]._replace(sm=0),) if needs else ()
         block = Block(row.m, row.n, row.k)
         key = anywhere if architecture is not None else _interpreted(anywhere)
         if key is not None and key not in found:
