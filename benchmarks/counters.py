@@ -54,7 +54,10 @@ def play() -> None:
         plan = plans[name]
         given = problem(plan, Shape(*sizes), "cuda")
         launcher = subject.launcher_in(ROOT / "generated", plan)
-        calls = [lambda: launcher(*given.arguments), returning(given).call]  # noqa: B023
+        calls = [
+            lambda: launcher(*given.arguments),
+            returning(given).call,
+        ]  # noqa: B023
         for call in calls:
             call()
         torch.cuda.synchronize()
@@ -100,8 +103,8 @@ def main() -> None:
     columns = ["kernel", *METRICS.values()]
     cases = ", ".join(f"{name} {m}x{n}x{k}" for name, m, n, k in CASES)
     lines = [
-        "Made by `python benchmarks/counters.py`: each kernel alone under Nsight Compute,",
-        "caches emptied, clocks as the GPU chooses. For each case ours, then torch's.",
+        "Made by `python benchmarks/counters.py`: each kernel alone under Nsight",
+        "Compute, caches emptied, clocks as the GPU chooses. Ours, then torch's.",
         "",
         f"Cases in order: {cases}.",
         "",
