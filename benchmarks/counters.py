@@ -10,9 +10,12 @@ import argparse
 import csv
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
 CASES = (
     ("linear_bf16", 1000, 3000, 2000),
     ("linear_bf16", 256, 256, 32768),
@@ -54,10 +57,7 @@ def play() -> None:
         plan = plans[name]
         given = problem(plan, Shape(*sizes), "cuda")
         launcher = subject.launcher_in(ROOT / "generated", plan)
-        calls = [
-            lambda: launcher(*given.arguments),
-            returning(given).call,
-        ]  # noqa: B023
+        calls = (partial(launcher, *given.arguments), returning(given).call)
         for call in calls:
             call()
         torch.cuda.synchronize()
