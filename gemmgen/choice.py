@@ -31,7 +31,7 @@ so pointers serve them, aligned or not (4096 x 1 x 8192: 23.8 us against 26.5, H
 ROUGH = Grid((1, 32, 128, 512, 2048, ANY), (512, 2048, ANY), (1024, ANY))
 """Fewer, where rows are not aligned, and where a schedule's Triton is not there."""
 
-_PRICE = 0.5
+_PRICE = 0.7
 """What a row must save, in times of a class."""
 
 _LINE = 64

@@ -45,7 +45,7 @@ _SHAPES: dict[str, tuple[_Size, ...]] = {
 """(m, n, blocks of 128 bytes along K, warps, split_k) by schedule."""
 
 
-_ALONG_K: tuple[_Size, ...] = ((128, 256, 1, 8, 1), (128, 128, 1, 8, 1))
+_ALONG_K: tuple[_Size, ...] = ((128, 256, 1, 8, 1), (128, 128, 1, 4, 1))
 _HELD: tuple[_Size, ...] = (
     (128, 256, 1, 8, 1),
     (128, 128, 2, 8, 1),
@@ -53,6 +53,9 @@ _HELD: tuple[_Size, ...] = (
 )
 """The same for specialized consumers of tf32, which read both sides from shared memory
 or one from registers (NT and NN, four shapes each, H200)."""
+_WHOLE_TILE: _Size = (128, 128, 1, 4, 1)
+"""Of tma; in tf32 persistent is as fast with it (NT, 4096^3 and 2048^3, H200)."""
+
 _FMA = (32, 32)
 """m, n of the tile for multiply-adds; with more some layout spills, for the block of A
 and B is in registers too. Tensor cores take larger ones."""
@@ -84,8 +87,11 @@ def specials(
 
 def _sizes(schedule: str, product: Product) -> tuple[_Size, ...]:
     """The sizes of a schedule; consumers that compute the transpose share columns."""
+    sizes = _SHAPES.get(schedule, ())
+    if (schedule, product.kind) == ("tma", "tf32"):
+        return tuple(size for size in sizes if size != _WHOLE_TILE)
     if (schedule, product.kind) != (SPECIALIZED, "tf32"):
-        return _SHAPES.get(schedule, ())
+        return sizes
     kind, layout = product.kind, product.layout
     sizes = _HELD if from_registers(schedule, kind, layout) else _ALONG_K
     if not transposes(schedule, kind, layout):
