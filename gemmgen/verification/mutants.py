@@ -52,6 +52,15 @@ _IN_GLUON = "warp_specialized"
 _GLUON = "the interpreter runs no Gluon"
 _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
 _ONE_ROW = "gemv has a program for each row, so none is beyond M"
+_ONE_COLUMN = "every gemv of the table has a program for each column too"
+_ALONG = {
+    "left mask term dropped": "mask=mask_{}[:, None]",
+    "right mask term dropped": "& mask_{}[None, :]",
+    "mask dropped": "mask=mask_{})",
+    "< became <=": "offs_{} < {}",
+}
+_WHOLE_MASK = "mask=mask_m[:, None] & mask_n[None, :]"
+"""What of a gemv looks for rows, or columns, beyond the last."""
 
 
 def mutants(plan: Plan, source: str) -> Iterator[Mutant]:
@@ -72,7 +81,7 @@ def mutants(plan: Plan, source: str) -> Iterator[Mutant]:
                         family,
                         text,
                         _EQUIVALENT.get(family)
-                        or _same_in_gemv(family, function, node)
+                        or _same_in_gemv(plan, family, function, node)
                         or _same_in_whole_lines(family, _schedule(plan, function)),
                         _UNTRIED.get(family) or (_GLUON if function.in_gluon else None),
                         _schedule(plan, function),
@@ -110,16 +119,23 @@ def _schedule(plan: Plan, function: _Function) -> str | None:
     return None
 
 
-def _same_in_gemv(family: str, function: _Function, node: ast.AST) -> str | None:
-    """Why a mask of rows may be missing where there is one row."""
+def _same_in_gemv(
+    plan: Plan, family: str, function: _Function, node: ast.AST
+) -> str | None:
+    """Why masks of rows may be missing where there is one, and so of columns."""
+    lone = all(tile.n == 1 for _, tile in plan.tiles if tile.streams)
+    if function.name == "_gemv":
+        return _ONE_COLUMN if lone and family == "cdiv became floor" else None
     if not function.name.endswith("_gemv_kernel"):
         return None
     text = ast.unparse(node)
-    if family == "left mask term dropped" and "mask=mask_m[:, None]" in text:
-        return _ONE_ROW
-    if family == "mask dropped" and "mask=mask_m)" in text:
-        return _ONE_ROW
-    return _ONE_ROW if family == "< became <=" and text == "offs_m < M" else None
+    if lone and family == "mask dropped" and _WHOLE_MASK in text:
+        return _ONE_COLUMN
+    form = _ALONG.get(family)
+    for axis, reason in (("m", _ONE_ROW), ("n", _ONE_COLUMN))[: 1 + lone]:
+        if form and form.format(axis, axis.upper()) in text:
+            return reason
+    return None
 
 
 def _same_in_whole_lines(family: str, schedule: str | None) -> str | None:
