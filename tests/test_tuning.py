@@ -27,7 +27,7 @@ from gemmgen.spec import parse  # noqa: E402
 from gemmgen.targets import TARGETS  # noqa: E402
 from gemmgen.tile_text import parsed, spelled  # noqa: E402
 from gemmgen.tuning.candidates import MOST, at_shape, candidates  # noqa: E402
-from gemmgen.tuning.choice import rules_for, with_full_waves  # noqa: E402
+from gemmgen.tuning.choice import _passing, rules_for, with_full_waves  # noqa: E402
 from gemmgen.tuning.trial import Trial  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402
 
@@ -633,3 +633,17 @@ def test_without_a_gpu_it_says_so(
     assert main(["tune", "spec.yaml"]) == 3
     assert "tune needs an NVIDIA GPU that torch can use" in capsys.readouterr().err
     assert os.listdir() == ["spec.yaml"]
+
+
+def test_calls_that_gemv_takes_from_others_count_in_its_table() -> None:
+    """Odd rows get to a row of gemv before those for pointers."""
+    gemv, slow, tma, pointers = map(
+        parsed,
+        ("gemv 1x1x256 s1 w1", "gemv 1x2x2048 s1 w4", "tma 16x64x64 s4 w4",
+         "split_k 16x64x64 s4 w4"),
+    )  # fmt: skip
+    times = {Shape(1, 2048, 3001): {gemv: 10e-6, slow: 15e-6, pointers: 14e-6}}
+    (point,) = _passing(times, [gemv, slow, tma])
+    assert point.sizes == (1, 2048, 3001)
+    assert point.times == {gemv: 10e-6, slow: 15e-6, tma: 10e-6}
+    assert not list(_passing(times, [tma, pointers]))

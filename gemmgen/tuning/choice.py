@@ -5,8 +5,9 @@ at the measured shapes near it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from operator import le
+from types import MappingProxyType
 
 from gemmgen.block_cost import LOOPING
 from gemmgen.choice import FEW, ROUGH, exact_triton, first, reached, sampled
@@ -51,7 +52,7 @@ def rules_for(
     }
     rest = {shape: each for shape, each in times.items() if shape not in described}
     few = {shape: each for shape, each in times.items() if shape.n <= FEW.n[-1]}
-    rules = _decided(described, plan, target, GRID, aligned=True)
+    rules = _decided(described, plan, target, GRID, aligned=True, beside=rest)
     others = _decided(rest, plan, target, ROUGH, aligned=not described)
     if not rules:
         return others, []
@@ -68,9 +69,19 @@ def rules_for(
 
 
 def _decided(
-    times: Times, plan: Plan, target: Target, grid: Grid, *, aligned: bool
+    times: Times,
+    plan: Plan,
+    target: Target,
+    grid: Grid,
+    *,
+    aligned: bool,
+    beside: Times = MappingProxyType({}),
 ) -> list[Rule]:
-    """The rules over all classes and the measured shapes."""
+    """The rules over all classes and the measured shapes.
+
+    Calls of the shapes `beside` get to these rules too, and on to others from a row
+    whose tile takes descriptors.
+    """
     found = dict.fromkeys(tile for each in times.values() for tile in each)
     tiles = [tile for tile in found if not spills(tile, plan.product)]
     if not tiles:
@@ -85,7 +96,21 @@ def _decided(
     for shape, each in times.items():
         known = {tile: each[tile] for tile in tiles if tile in each}
         points += [Point(shape.sizes, known, _WEIGHT)] if known else []
+    points += _passing(beside, tiles)
     return with_full_waves(decide(points, grid, _PRICE), times, target)
+
+
+def _passing(times: Times, tiles: Sequence[Tile]) -> Iterator[Point]:
+    """Shapes that no descriptor can describe, where some tile that needs none is timed.
+
+    The others cost what the best of all tiles takes, to which they pass a call on.
+    """
+    described = [tile for tile in tiles if tile.described]
+    for shape, each in times.items():
+        taking = {tile: each[tile] for tile in tiles if tile.streams and tile in each}
+        if taking:
+            passed = dict.fromkeys(described, min(each.values()))
+            yield Point(shape.sizes, passed | taking, _WEIGHT)
 
 
 def with_full_waves(rules: Sequence[Rule], times: Times, target: Target) -> list[Rule]:
