@@ -106,11 +106,16 @@ class ConsumerText(KernelText):
             f"{self.multiplied}: tl.constexpr = gl.NVMMADistributedLayout("
             f"[3, 0], [4, 1], [16, {width}, {self.instruction_k}])"
         ]
-        if self.from_registers:
-            lines.append(
-                f"held: tl.constexpr = gl.DotOperandLayout(0, {self.multiplied}, 1)"
-            )
-        return lines
+        if not self.from_registers:
+            return lines
+        held = f"held: tl.constexpr = gl.DotOperandLayout(0, {self.multiplied}, 1)"
+        name, turned = self.left.name, self.transposes
+        return [
+            "# wgmma reads tf32 in shared memory along K alone, which is not how",
+            f"# {name} lies: it comes from registers{', as the left side' * turned}.",
+            *lines,
+            held,
+        ]
 
     @property
     def accumulator_shape(self) -> str:
@@ -144,6 +149,7 @@ class ConsumerText(KernelText):
         """
         if self.from_registers:
             return [
+                "# The next block is loaded into the same registers.",
                 "acc = hopper.warpgroup_mma_wait(0, deps=[acc])",
                 "mbarrier.arrive(free.index(stage))",
             ]
