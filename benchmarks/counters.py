@@ -16,6 +16,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from gemmgen.block_cost import SECTOR  # noqa: E402
+
 CASES = (
     ("linear_bf16", 1000, 3000, 2000),
     ("linear_bf16", 256, 256, 32768),
@@ -38,7 +40,6 @@ METRICS = {
     "smsp__issue_active" + OF_PEAK: "issue slots %",
     "sm__cycles_active" + OF_PEAK: "SMs busy %",
 }
-SECTOR = 32
 SCALES = {"lts__t_sectors_op_read.sum": SECTOR / 1e6, "gpu__time_duration.sum": 1e-3}
 
 

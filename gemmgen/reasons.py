@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gemmgen.layouts import LAYOUTS
 from gemmgen.model import Product
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, SPECIALIZED
 from gemmgen.targets import Target
 
 
@@ -79,6 +79,6 @@ _REASONS: dict[str, Callable[[Kernel], str | None]] = {
     "tma": _through_descriptors,
     "persistent": _through_descriptors,
     "split_k": _in_parts,
-    "warp_specialized": _specialized,
+    SPECIALIZED: _specialized,
     "gemv": _streams_rows,
 }

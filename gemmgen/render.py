@@ -20,11 +20,10 @@ from gemmgen.generator import template_root
 from gemmgen.kernel_text import KernelText, helpers
 from gemmgen.launcher_text import LauncherText
 from gemmgen.plan import Plan, fingerprint
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, SPECIALIZED
 from gemmgen.specialized_text import SpecializedText
 from gemmgen.table_text import TableText
 
-_SPECIALIZED = "warp_specialized"
 _GLUON = """from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
@@ -43,7 +42,7 @@ def module(plan: Plan, source: str) -> str:
     made = _formatted(
         "base.py.jinja",
         head=head,
-        imports=_GLUON if _SPECIALIZED in plan.schedules else "",
+        imports=_GLUON if SPECIALIZED in plan.schedules else "",
         plan=plan,
         about=about,
         helpers=helpers(plan),
@@ -56,7 +55,7 @@ def module(plan: Plan, source: str) -> str:
 
 
 def _kernel(plan: Plan, schedule: str) -> KernelText:
-    text = SpecializedText if schedule == _SPECIALIZED else KernelText
+    text = SpecializedText if schedule == SPECIALIZED else KernelText
     return text(plan, SCHEDULES[schedule])
 
 

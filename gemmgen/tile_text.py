@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from gemmgen.errors import quoted
 from gemmgen.model import FILL, GROUP_M, Tile
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, SPECIALIZED
 
 _FORM = re.compile(
     r"(?P<schedule>[a-z_]+) (?P<m>N)x(?P<n>N)x(?P<k>N)( g(?P<group_m>N))?"
@@ -60,7 +60,7 @@ def _faults(tile: Tile) -> Iterator[str]:
         yield "has more rows than the one that gemv computes"
     if not tile.streams and min(sides) < _LEAST_SIDE:
         yield f"has a side under {_LEAST_SIDE}"
-    if tile.schedule == "warp_specialized" and tile.warps not in (4, 8):
+    if tile.schedule == SPECIALIZED and tile.warps not in (4, 8):
         yield "has no consumers of four warps each: warps must be 4 or 8"
     if tile.split_k != 1 and not SCHEDULES[tile.schedule].splits:
         yield f"cuts K into parts, which {tile.schedule} does not"

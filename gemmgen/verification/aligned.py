@@ -102,7 +102,8 @@ def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
     sides = {"m": tile.m, "n": tile.n, "k": tile.k}
     if kernel.is_gluon():  # the part of one consumer
         turned = transposes(SPECIALIZED, plan.product.kind, plan.layout)
-        sides["n" if turned else "m"] //= 2 // tile.teams
+        axis = "n" if turned else "m"
+        sides[axis] = sides[axis] * tile.teams // 2
     for name, dtype in dtypes.items():
         types[f"{name}_ptr"] = f"*{dtype}"
     for matrix in matrices:

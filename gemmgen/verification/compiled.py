@@ -14,7 +14,7 @@ from typing import Any
 from gemmgen.dtypes import DTYPES
 from gemmgen.model import Tile, instruction, shared_memory
 from gemmgen.plan import Plan
-from gemmgen.schedules import described
+from gemmgen.schedules import SPECIALIZED, described
 from gemmgen.targets import Target
 from gemmgen.verification.aligned import (
     compile_aligned,
@@ -112,7 +112,7 @@ def _unit_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator
 
 
 def _spill_problems(tile: Tile, used: Usage) -> Iterator[str]:
-    allowed = _SPECIALIZED_SPILL if tile.schedule == "warp_specialized" else 0
+    allowed = _SPECIALIZED_SPILL if tile.schedule == SPECIALIZED else 0
     if used.stack > allowed:
         yield f"spills {used.stack} bytes of registers"
 

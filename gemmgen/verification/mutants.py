@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from gemmgen.plan import Plan
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, SPECIALIZED
 from gemmgen.verification.edits import Edit
 from gemmgen.verification.faults import families
 
@@ -48,7 +48,6 @@ _UNTRIED = {
 }
 """Families that only programs beside each other can tell, with the reason."""
 
-_IN_GLUON = "warp_specialized"
 _GLUON = "the interpreter runs no Gluon"
 _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
 _ONE_ROW = "gemv has a program for each row, so none is beyond M"
@@ -105,14 +104,14 @@ def _described(statement: ast.stmt) -> _Function:
     if not isinstance(statement, ast.FunctionDef):
         return _Function("", False)
     decorated = any("gluon" in ast.unparse(one) for one in statement.decorator_list)
-    in_gluon = decorated or statement.name == f"_{_IN_GLUON}"
+    in_gluon = decorated or statement.name == f"_{SPECIALIZED}"
     return _Function(statement.name, in_gluon)
 
 
 def _schedule(plan: Plan, function: _Function) -> str | None:
     """The schedule whose kernel, a part of it, or whose launch a function is."""
     if function.in_gluon:
-        return _IN_GLUON
+        return SPECIALIZED
     for name in plan.schedules:
         if function.name in (plan.name + SCHEDULES[name].kernel_suffix, f"_{name}"):
             return name
@@ -123,11 +122,12 @@ def _same_in_gemv(
     plan: Plan, family: str, function: _Function, node: ast.AST
 ) -> str | None:
     """Why masks of rows may be missing where there is one, and so of columns."""
-    lone = all(tile.n == 1 for _, tile in plan.tiles if tile.streams)
-    if function.name == "_gemv":
-        return _ONE_COLUMN if lone and family == "cdiv became floor" else None
-    if not function.name.endswith("_gemv_kernel"):
+    launches = function.name == "_gemv"
+    if not (launches or function.name.endswith("_gemv_kernel")):
         return None
+    lone = all(tile.n == 1 for _, tile in plan.tiles if tile.streams)
+    if launches:
+        return _ONE_COLUMN if lone and family == "cdiv became floor" else None
     text = ast.unparse(node)
     if lone and family == "mask dropped" and _WHOLE_MASK in text:
         return _ONE_COLUMN

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gemmgen.plan import Plan
-from gemmgen.schedules import FALLBACK, SCHEDULES, described
+from gemmgen.schedules import FALLBACK, SCHEDULES, SPECIALIZED, described
 from gemmgen.verification.comparison import Block
 
 _numbers = itertools.count()
@@ -136,7 +136,7 @@ def _split(row: Any) -> Iterator[Any]:
 
 def _interpreted(row: Any) -> Any:
     """What of a row the interpreter can tell; None if it cannot run it at all."""
-    if row.schedule == "warp_specialized":
+    if row.schedule == SPECIALIZED:
         return None
     if row.split_k < 0:  # one tile shows how many parts that makes
         return row.schedule
