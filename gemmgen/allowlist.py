@@ -62,8 +62,8 @@ _ATTRIBUTES = {
 }  # fmt: skip
 _OF_VALUES = {
     "ALL", "T", "count", "device", "index", "layout", "load", "parts", "permute", "run",
-    "schedule", "shape", "store", "stride", "to", "unsqueeze",
-    "m", "n", "k", "group_m", "rows", "columns", "stages", "teams", "warps", "type",
+    "schedule", "shape", "store", "stride", "to", "type", "unsqueeze",
+    "m", "n", "k", "group_m", "rows", "columns", "stages", "warpgroups", "warps",
 }  # fmt: skip
 
 

@@ -186,13 +186,13 @@ def _preparing(
 def _taking(tile: Tile, product: Product, unit: float) -> float:
     """Seconds that the unit waits for what consumers load from shared memory for it.
 
-    Of two that share a tile, one multiplies meanwhile: half of the unit's time.
+    Of those that share a tile, others multiply meanwhile: for half of the unit's time.
     """
     if not from_registers(tile.schedule, product.kind, product.layout):
         return 0.0
     turned = transposes(tile.schedule, product.kind, product.layout)
     elements = (tile.n if turned else tile.m) * tile.k
-    hidden = unit / 2 if tile.teams == 1 else 0.0
+    hidden = 0.0 if tile.takes_turns else unit / 2
     return max(0.0, _HELD_AT_LEAST + elements * _TAKEN - hidden)
 
 

@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from operator import ge
+from random import Random
 
 from gemmgen.cost import Sizes, predicted_time
 from gemmgen.decision import ANY, Grid, Point, Rule, decide
 from gemmgen.model import Product, Tile
 from gemmgen.schedules import SCHEDULES
 from gemmgen.targets import Target
+from gemmgen.waves import with_full_waves
 
 Time = Callable[[Sizes, Tile], float]
 
@@ -24,7 +26,7 @@ GRID = Grid(
 )
 """Classes of shapes for the model, which sees less than measurements do."""
 
-FEW = Grid((32, 512, ANY), (8,), (1024, ANY))
+FEW = Grid((32, 1024, ANY), (8,), (1024, ANY))
 """Of so few columns a descriptor loads 64 or more, of which most are filled with zeros,
 so pointers serve them, aligned or not (4096 x 1 x 8192: 23.8 us against 26.5, H200)."""
 
@@ -36,6 +38,11 @@ _PRICE = 0.7
 
 _LINE = 64
 """Sizes along rows are whole lines of so many elements; rows are any number."""
+
+_SPREAD, _OCTAVES = 350, ((6, 14), (9, 15), (9, 14))
+"""Shapes drawn to see whose waves are full, and the octaves of their M, N and K."""
+_LEAST_GAIN = 0.15
+"""What a row for full waves must save, in times of a drawn shape."""
 
 _BEYOND = 4
 """An open class is judged up to this multiple of its last limit."""
@@ -69,12 +76,30 @@ def _modelled(
     if any(map(exact_triton, leading)):
         # Warps of their own do what a persistent loop does, and overlap more.
         leading = [tile for tile in leading if tile.schedule != "persistent"]
-    rules += _table(leading, product, target, GRID)
+    rules += with_full_waves(
+        _table(leading, product, target, GRID),
+        {
+            sizes: {
+                tile: predicted_time(sizes, tile, product, target) for tile in leading
+            }
+            for sizes in _spread()
+        },
+        target,
+        _LEAST_GAIN,
+    )
     every = [tile for tile in tiles if first(tile) and not exact_triton(tile)]
     if every and exact_triton(rules[-1].tile):
         rules += _table(every, product, target, ROUGH)
     rules += _table(plain, product, target, ROUGH, aligned=False)
     return tuple(reached(rules))
+
+
+def _spread() -> Iterator[Sizes]:
+    """Shapes that show whose waves are full: drawn evenly in octaves, the same ones."""
+    drawn = Random(0)
+    for _ in range(_SPREAD):
+        m, n, k = (2 ** drawn.uniform(low, high) for low, high in _OCTAVES)
+        yield max(1, int(m)), int(n) // _LINE * _LINE, int(k) // _LINE * _LINE
 
 
 def reached(rules: Sequence[Rule]) -> list[Rule]:

@@ -1,7 +1,7 @@
 """The text of the consumers of a warp-specialised kernel: product, epilogue, stores.
 
-Two groups of four warps multiply. Each has its part of the left side's rows, from
-shared memory or from registers; the right side, in shared memory, may be one for both.
+Groups of four warps multiply. Each has its part of the left side's rows, from shared
+memory or from registers; the right side, in shared memory, is one for all of a tile.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class ConsumerText(KernelText):
 
     @property
     def right(self) -> Matrix:
-        """The one that two consumers of a tile share, as [k, other axis]."""
+        """The one that all consumers of a tile share, as [k, other axis]."""
         return self.plan.a.transpose if self.transposes else self.plan.b
 
     @property
@@ -50,7 +50,7 @@ class ConsumerText(KernelText):
     @property
     def part_of_tile(self) -> str:
         """How much that is."""
-        return f"BLOCK_{self.left.axes[0].upper()} * TEAMS // 2"
+        return f"BLOCK_{self.left.axes[0].upper()} // WARPGROUPS"
 
     @property
     def matrices(self) -> list[Operand]:
@@ -84,8 +84,10 @@ class ConsumerText(KernelText):
         lines = [f"first_m = {m}", f"first_n = {n}"]
         if not self.transposes:
             return lines
-        turned = ["acc = acc.permute((1, 0))", "layout: tl.constexpr = acc.type.layout"]
-        return lines + turned
+        lines.append("acc = acc.permute((1, 0))")
+        if self.matrices or any(map(self._points_along, "mn")):
+            lines.append("layout: tl.constexpr = acc.type.layout")
+        return lines
 
     def _corner(self, number: str) -> tuple[str, str]:
         m, n = "tile_m * BLOCK_M", "tile_n * BLOCK_N"
@@ -125,7 +127,7 @@ class ConsumerText(KernelText):
     @property
     def left_block(self) -> str:
         """A consumer's block of the left matrix, in shared memory or in registers."""
-        block = f"{self.left.name}_ring.index(stage * (2 // TEAMS) + PART)"
+        block = f"{self.left.name}_ring.index(stage * WARPGROUPS + PART)"
         if self.from_registers:
             return _rows_first(self.left, block) + ".load(held)"
         return block

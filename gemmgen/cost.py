@@ -11,7 +11,7 @@ from functools import cache
 from gemmgen.block_cost import LOOPING, SECTOR, BlockCost, block_cost, epilogue_time
 from gemmgen.layouts import LAYOUTS
 from gemmgen.model import FILL, LEAST_BLOCKS, Product, Tile, fits, resident
-from gemmgen.schedules import SCHEDULES, SPECIALIZED
+from gemmgen.schedules import SCHEDULES
 from gemmgen.targets import Target
 
 Sizes = tuple[int, int, int]
@@ -122,9 +122,8 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     loop += (full + (rest > 0) - 1) * between_tiles(
         tile, product, target, together, blocks * max(block, wait)
     )
-    alone = tile.schedule == SPECIALIZED and tile.teams == 2
     # Half of the consumers' warps write the last tile, if each has one of its own.
-    outside = rates.tile + epilogue_time(tile, product, target) * (1 + alone)
+    outside = rates.tile + epilogue_time(tile, product, target) * (1 + tile.takes_turns)
     if parts > 1:
         sums = 4 * tile.m * tile.n * (1 + parts * _OVERLAPPED)
         outside += sums / rates.store_bandwidth
@@ -169,7 +168,7 @@ def between_tiles(
     seconds of multiplications.
     """
     rates, epilogue = target.rates, epilogue_time(tile, product, target)
-    if tile.schedule == SPECIALIZED and tile.teams == 2:
+    if tile.takes_turns:
         return max(rates.handover, 2 * epilogue - loop)
     if tile.schedule in LOOPING:
         return epilogue

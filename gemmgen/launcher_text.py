@@ -20,7 +20,7 @@ _CONSTANTS = {
     "BLOCK_K": "tile.k",
     "GROUP_M": "tile.group_m",
     "STAGES": "tile.stages",
-    "TEAMS": "tile.teams",
+    "WARPGROUPS": "tile.warpgroups",
 }
 _ONE_A_TILE = "(tile.count(M, N),)"
 _ONE_A_PART = "(tiles, parts)"

@@ -9,7 +9,6 @@ import math
 from dataclasses import dataclass
 from functools import cache
 
-from gemmgen.dtypes import DTYPES
 from gemmgen.layouts import LAYOUTS
 from gemmgen.schedules import FALLBACK, SCHEDULES, SPECIALIZED, described, transposes
 from gemmgen.targets import Target
@@ -88,17 +87,19 @@ class Tile:
         return bool(SCHEDULES[self.schedule].described)
 
     @property
-    def teams(self) -> int:
-        """Of a specialized kernel: consumers that each have a tile of their own, or 1.
+    def warpgroups(self) -> int:
+        """Of a specialized kernel: consumers of four warps that share a tile."""
+        return max(1, self.warps // 4)
 
-        There are two groups of four warps; a tile of eight warps is shared by both.
-        """
-        return 8 // self.warps
+    @property
+    def takes_turns(self) -> bool:
+        """Of a specialized kernel: whether two consumers have a tile each."""
+        return self.schedule == SPECIALIZED and self.warpgroups == 1
 
-
-def product_kind(dtype: str, precision: str | None) -> str:
-    """The key of `Target.flops_per_clock` for inputs of `dtype`."""
-    return (precision or "ieee") if dtype == "fp32" else DTYPES[dtype].name
+    @property
+    def consumers(self) -> int:
+        """Of a specialized kernel: all of them."""
+        return 2 if self.warpgroups == 1 else self.warpgroups
 
 
 def block_k(wanted: int, product: Product) -> int:
@@ -133,7 +134,21 @@ def why_not_compiled(tile: Tile, product: Product, target: Target) -> str | None
             f"Triton compiles fp64 for {target.name} only with m up to 32 or fewer "
             "than 4 warps"
         )
+    if tile.schedule == SPECIALIZED and not _shareable(tile, product):
+        axis = "n" if transposes(tile.schedule, product.kind, product.layout) else "m"
+        return (
+            f"{SPECIALIZED} cuts {axis} into a part of 64, 128 or 256 for every 4 of "
+            "the tile's warps, which are 4, 8 or 12"
+        )
     return None
+
+
+def _shareable(tile: Tile, product: Product) -> bool:
+    """Whether a tile can be cut into the parts of its consumers."""
+    turned = transposes(tile.schedule, product.kind, product.layout)
+    shared, whole = (tile.n, tile.m) if turned else (tile.m, tile.n)
+    parts = [side for side in (64, 128, 256) if side * tile.warps == 4 * shared]
+    return tile.warps in (4, 8, 12) and bool(parts) and not whole & (whole - 1)
 
 
 def ring_blocks(tile: Tile, product: Product, target: Target) -> int:
@@ -202,14 +217,15 @@ def _ring_memory(tile: Tile, product: Product, target: Target) -> int:
 def _specialized_memory(tile: Tile, product: Product) -> int:
     """Of a specialized kernel: ring, each consumer's results and operands, barriers.
 
-    What the producer and the second consumer are passed lies in shared memory too.
+    What all but the first consumer are passed lies in shared memory too.
     """
     stage = (tile.m + tile.n) * tile.k * product.bytes
-    barriers = 2 * _up(8 * tile.stages, 16) + (32 if tile.teams == 2 else 0)
+    barriers = 2 * _up(8 * tile.stages, 16) + (32 if tile.takes_turns else 0)
     passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
+    passed += 16 * (tile.consumers - 2)
     stores = "results" in described(tile.schedule, product.kind)
     each = product.tile_bytes if stores else product.matrix_bytes
-    tiles = tile.m * tile.teams * tile.n * each
+    tiles = tile.m * tile.n * tile.consumers // tile.warpgroups * each
     return tile.stages * stage + tiles + barriers + passed
 
 
@@ -241,14 +257,8 @@ def fits(tile: Tile, product: Product, target: Target) -> bool:
 def accumulator_registers(tile: Tile, product: Product) -> int:
     """32-bit registers of the accumulator in each thread; a consumer has four warps."""
     if tile.schedule == SPECIALIZED:
-        return tile.m * tile.teams * tile.n // 256
+        return tile.m * tile.n // (128 * tile.warpgroups)
     return math.ceil(tile.m * tile.n * product.accumulator_words / (32 * tile.warps))
-
-
-def default_warps(m: int, n: int, product: Product) -> int:
-    """Warps that keep the accumulator at 64 registers a thread, 4 to 8."""
-    words = m * n * product.accumulator_words
-    return 4 if words <= 64 * 32 * 4 else 8
 
 
 def registers(tile: Tile, product: Product) -> int:
@@ -258,7 +268,8 @@ def registers(tile: Tile, product: Product) -> int:
     every tile compiled; pointers and masks take about 72 (Triton 3.6, sm_90).
     """
     if tile.schedule == SPECIALIZED:
-        return 168  # of the launch; consumers then take 232, the producer 40
+        # Of the launch; consumers then take 240 or 160, the producer 24.
+        return 168 if tile.consumers == 2 else 128
     if tile.streams:  # the products, summed last, four blocks loaded, addresses
         return tile.n * tile.k // threads(tile) + 56
     beside = 26 if tile.described else 72
@@ -266,8 +277,10 @@ def registers(tile: Tile, product: Product) -> int:
 
 
 def threads(tile: Tile) -> int:
-    """Threads of a program; a specialized one has two consumers and a producer."""
-    return 384 if tile.schedule == SPECIALIZED else 32 * tile.warps
+    """Threads of a program; a specialized one has consumers and a producer."""
+    if tile.schedule == SPECIALIZED:
+        return 128 * (tile.consumers + 1)
+    return 32 * tile.warps
 
 
 @cache

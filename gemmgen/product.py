@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gemmgen.arguments import Operand, Result, buffers
 from gemmgen.dtypes import DTYPES
 from gemmgen.epilogue import Epilogue
-from gemmgen.model import Product, product_kind
+from gemmgen.model import Product
 from gemmgen.spec import KernelSpec
 
 
@@ -26,7 +26,7 @@ def product_of(
     ]
     vectors = [size[one.name] for one in operands if len(one.axes) == 1]
     return Product(
-        kind=product_kind(spec.dtype.a, precision),
+        kind=_kind(spec.dtype.a, precision),
         bytes=DTYPES[spec.dtype.a].bytes,
         out_bytes=max(size[one.name] for one in results),
         tile_bytes=sum(own),
@@ -37,3 +37,8 @@ def product_of(
         passed=len(operands) + len(results) - 1,
         operations=epilogue.instructions,
     )
+
+
+def _kind(dtype: str, precision: str | None) -> str:
+    """The key of `Target.flops_per_clock` for inputs of `dtype`."""
+    return (precision or "ieee") if dtype == "fp32" else DTYPES[dtype].name

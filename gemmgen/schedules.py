@@ -56,9 +56,9 @@ SCHEDULES: dict[str, Schedule] = {
         Schedule("split_k", "K cut into parts, reduced in order", 80, splits=True),
         Schedule(
             SPECIALIZED, "producer and consumer warps", 90, 90,
-            constants=(*_TILE, "STAGES", "TEAMS"),
+            constants=(*_TILE, "STAGES", "WARPGROUPS"),
             described=frozenset({"inputs", "operands", "results"}),
-            triton="3.6",
+            transposes=True, triton="3.6",
         ),
         Schedule(
             "gemv", "rows times the matrix, no tensor core", 80,
@@ -83,10 +83,10 @@ def described(schedule: str, kind: str) -> frozenset[str]:
 def transposes(schedule: str, kind: str, layout: str) -> bool:
     """Whether B's columns are the rows of what a schedule multiplies.
 
-    Of NN in tf32, B lies along N; wgmma takes such rows from registers alone.
+    Of TT in tf32, A lies along M; wgmma takes such a matrix as the left side alone.
     """
-    row = SCHEDULES[schedule]
-    return row.transposes or (from_registers(schedule, kind, layout) and layout == "NN")
+    held = from_registers(schedule, kind, layout)
+    return SCHEDULES[schedule].transposes and not (held and layout == "TT")
 
 
 def from_registers(schedule: str, kind: str, layout: str) -> bool:

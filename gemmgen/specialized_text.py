@@ -25,7 +25,7 @@ class Role:
     @property
     def parameters(self) -> list[str]:
         """As its signature has them."""
-        return [*self.values, *(f"{one}: tl.constexpr" for one in self.constants)]
+        return [f"{one}: tl.constexpr" for one in self.constants]
 
 
 @dataclass(frozen=True)
@@ -69,14 +69,13 @@ class SpecializedText(ConsumerText):
             (*self.schedule.constants, "SELF"),
         )
 
-    def consumer_call(self, number: int) -> list[str]:
-        """The arguments of one consumer."""
-        return [*self.consumer.values, *self.consumer.constants[:-1], str(number)]
-
-    @property
-    def producer_call(self) -> list[str]:
-        """The arguments of the producer."""
-        return [*self.producer.values, *self.producer.constants]
+    def roles(self, consumers: int) -> list[str]:
+        """Each part's function and arguments, so many consumers first."""
+        constants = ", ".join(self.schedule.constants)
+        calls = [
+            f"(consume, (sums, {constants}, {number}))" for number in range(consumers)
+        ]
+        return [*calls, f"(produce, (loads, {constants}))"]
 
     @property
     def shared(self) -> list[str]:
@@ -91,8 +90,8 @@ class SpecializedText(ConsumerText):
             self._ring(plan.a),
             self._ring(plan.b),
             *(
-                f"{name}_tiles = gl.allocate_shared_memory("
-                f"tl.{DTYPES[dtype].triton}, [2, {self._sides}], {name}_desc.layout)"
+                f"{name}_tiles = gl.allocate_shared_memory(tl.{DTYPES[dtype].triton}, "
+                f"[CONSUMERS, {self._sides}], {name}_desc.layout)"
                 for name, dtype in tiles
             ),
         ]
@@ -100,12 +99,13 @@ class SpecializedText(ConsumerText):
             f"{one} = " + _BARRIERS.format(count="STAGES") for one in ("full", "free")
         ]
         return lines + [
-            f"{one} = " + _BARRIERS.format(count=2) for one in self.pair_barriers
+            f"{one} = " + _BARRIERS.format(count="CONSUMERS")
+            for one in self.consumer_barriers
         ]
 
     def _ring(self, matrix: Matrix) -> str:
         mine = matrix.name == self.left.name
-        blocks = "STAGES * (2 // TEAMS)" if mine else "STAGES"
+        blocks = "STAGES * WARPGROUPS" if mine else "STAGES"
         other = self.part if mine else f"BLOCK_{self.right.axes[1].upper()}"
         sizes = ["BLOCK_K" if axis == "k" else other for axis in matrix.stored_axes]
         return (
@@ -115,8 +115,8 @@ class SpecializedText(ConsumerText):
         )
 
     @property
-    def pair_barriers(self) -> list[str]:
-        """The barriers that there are two of, one for each consumer."""
+    def consumer_barriers(self) -> list[str]:
+        """The barriers that every consumer has one of."""
         return ["mine", *(["there", "taken"] if self.matrices else [])]
 
     @property
@@ -131,18 +131,31 @@ class SpecializedText(ConsumerText):
         return f"{self._sides.replace(', ', ' * ')} * {each}"
 
     @property
-    def left_copy(self) -> str:
-        """The descriptor and the corner of a consumer's block of the left matrix."""
-        axis = self.left.axes[0]
-        first = f"tile_{axis} * BLOCK_{axis.upper()} + i * {self.part}"
-        return f"{self.left.name}_desc, {self.left.corner(**{axis: first, 'k': 'k'})}"
+    def copies(self) -> list[str]:
+        """The statements that load a K block of A, then of B.
 
-    @property
-    def right_copy(self) -> str:
-        """The descriptor and the corner of a block of the right matrix."""
-        axis = self.right.axes[1]
-        first = f"tile_{axis} * BLOCK_{axis.upper()}"
-        return f"{self.right.name}_desc, {self.right.corner(**{axis: first, 'k': 'k'})}"
+        In this order: neighbours share B's columns, so B is asked for by many at a time
+        (8192x14336x4096, H200: 1.13 against 1.41 ms without power limiting either).
+        """
+        lines = ["# B last: programs beside this one want the same, and L2 joins them."]
+        for matrix in (self.plan.a, self.plan.b):
+            lines += self._copy(matrix)
+        return lines
+
+    def _copy(self, matrix: Matrix) -> list[str]:
+        axis = next(one for one in matrix.axes if one != "k")
+        corner, block = f"tile_{axis} * BLOCK_{axis.upper()}", "stage"
+        parted = matrix.name == self.left.name
+        if parted:
+            corner, block = f"{corner} + i * {self.part}", "stage * WARPGROUPS + i"
+        copy = (
+            f"tma.async_copy_global_to_shared({matrix.name}_desc, "
+            f"{matrix.corner(**{axis: corner, 'k': 'k'})}, full.index(stage), "
+            f"{matrix.name}_ring.index({block}))"
+        )
+        if not parted:
+            return [copy]
+        return ["for i in gl.static_range(WARPGROUPS):", f"    {copy}"]
 
     @property
     def operand_corner(self) -> str:

@@ -23,7 +23,10 @@ from gemmgen.targets import Target
 _Size = tuple[int, int, int, int, int]
 
 _SHAPES: dict[str, tuple[_Size, ...]] = {
-    SPECIALIZED: ((128, 256, 1, 8, 1), (128, 128, 1, 8, 1), (128, 128, 1, 4, 1)),
+    SPECIALIZED: (
+        *((256, 128, 1, 8, 1), (128, 128, 1, 8, 1), (128, 128, 1, 4, 1)),
+        (128, 192, 1, 12, 1),
+    ),
     "persistent": ((128, 256, 1, 8, 1), (128, 128, 1, 8, 1)),
     "tma": (
         (128, 128, 1, 4, 1),
@@ -42,14 +45,17 @@ _SHAPES: dict[str, tuple[_Size, ...]] = {
     ),
     "gemv": ((1, 1, 4, 1, 1),),
 }
-"""(m, n, blocks of 128 bytes along K, warps, split_k) by schedule."""
+"""(m, n, blocks of 128 bytes along K, warps, split_k) by schedule.
+
+Where consumers share columns: where they share rows, m and n change places.
+"""
 
 
-_ALONG_K: tuple[_Size, ...] = ((128, 256, 1, 8, 1), (128, 128, 1, 4, 1))
+_ALONG_K: tuple[_Size, ...] = ((256, 128, 1, 8, 1), (128, 128, 1, 4, 1))
 _HELD: tuple[_Size, ...] = (
-    (128, 256, 1, 8, 1),
+    (256, 128, 1, 8, 1),
     (128, 128, 2, 8, 1),
-    (128, 64, 2, 8, 1),
+    (64, 128, 2, 8, 1),
 )
 """The same for specialized consumers of tf32, which read both sides from shared memory
 or one from registers (NT and NN, four shapes each, H200)."""
@@ -86,15 +92,14 @@ def specials(
 
 
 def _sizes(schedule: str, product: Product) -> tuple[_Size, ...]:
-    """The sizes of a schedule; consumers that compute the transpose share columns."""
+    """The sizes of a schedule for a product."""
     sizes = _SHAPES.get(schedule, ())
     if (schedule, product.kind) == ("tma", "tf32"):
         return tuple(size for size in sizes if size != _WHOLE_TILE)
-    if (schedule, product.kind) != (SPECIALIZED, "tf32"):
-        return sizes
     kind, layout = product.kind, product.layout
-    sizes = _HELD if from_registers(schedule, kind, layout) else _ALONG_K
-    if not transposes(schedule, kind, layout):
+    if (schedule, kind) == (SPECIALIZED, "tf32"):
+        sizes = _HELD if from_registers(schedule, kind, layout) else _ALONG_K
+    if schedule != SPECIALIZED or transposes(schedule, kind, layout):
         return sizes
     return tuple((n, m, k, warps, parts) for m, n, k, warps, parts in sizes)
 

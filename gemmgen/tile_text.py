@@ -54,13 +54,16 @@ def parsed(text: str) -> Tile:
 def _faults(tile: Tile) -> Iterator[str]:
     """Why no kernel could be launched with such a tile."""
     sides = (tile.m, tile.n, tile.k)
-    if any(number & (number - 1) for number in (*sides, tile.warps)):
+    numbers = {*sides, tile.warps}
+    if tile.schedule == SPECIALIZED and tile.warps == 12:
+        numbers -= {12, 192}  # three consumers, of 64 rows or columns each
+    if any(number & (number - 1) for number in numbers):
         yield "has a side or warps that are no power of two, which Triton needs"
     if tile.streams and tile.m != 1:
         yield "has more rows than the one that gemv computes"
     if not tile.streams and min(sides) < _LEAST_SIDE:
         yield f"has a side under {_LEAST_SIDE}"
-    if tile.schedule == SPECIALIZED and tile.warps not in (4, 8):
-        yield "has no consumers of four warps each: warps must be 4 or 8"
+    if tile.schedule == SPECIALIZED and tile.warps not in (4, 8, 12):
+        yield "has no consumers of four warps each: warps must be 4, 8 or 12"
     if tile.split_k != 1 and not SCHEDULES[tile.schedule].splits:
         yield f"cuts K into parts, which {tile.schedule} does not"

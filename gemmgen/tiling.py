@@ -17,7 +17,6 @@ from gemmgen.model import (
     GROUP_M,
     Product,
     Tile,
-    default_warps,
     fits,
     shared_memory,
     spills,
@@ -90,6 +89,7 @@ def _measured_rows(
         for rule in (*measured.rules, *measured.unaligned)
         if rule.tile.schedule in serving
         and fits(rule.tile, product, target)
+        and not why_not_compiled(rule.tile, product, target)
         and not spills(rule.tile, product)
     ]
 
@@ -165,7 +165,7 @@ def _listed(spec: KernelSpec, product: Product, target: Target) -> list[Tile]:
                 given.k,
                 given.group_m or GROUP_M,
                 given.stages or 2,
-                given.warps or default_warps(given.m, given.n, product),
+                given.warps or _default_warps(given.m, given.n, product),
                 schedule,
                 given.split_k or 1,
             )
@@ -173,6 +173,12 @@ def _listed(spec: KernelSpec, product: Product, target: Target) -> list[Tile]:
                 tile = replace(tile, stages=best_stages(tile, product, target) or 2)
             tiles.append(tile)
     return tiles
+
+
+def _default_warps(m: int, n: int, product: Product) -> int:
+    """Warps that keep the accumulator at 64 registers a thread, 4 to 8."""
+    words = m * n * product.accumulator_words
+    return 4 if words <= 64 * 32 * 4 else 8
 
 
 def _stop_at_misfits(

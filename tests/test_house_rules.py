@@ -29,7 +29,7 @@ LAYERS = (
     "dtypes targets layouts error_rules functions operations schedules",
     "expression epilogue epilogue_parser",
     "kinds names nodes yaml_source shorthand schema validation expansion spec",
-    "arguments model reasons tile_text shapes block_cost cost decision choice",
+    "arguments model reasons tile_text shapes block_cost cost decision waves choice",
     "candidates specials tuning_file dispatch tiling product header plan",
     "description kernel_text consumer_text specialized_text launcher_text table_text",
     "allowlist render",

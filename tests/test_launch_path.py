@@ -306,7 +306,7 @@ def test_a_launcher_keeps_its_name_and_words() -> None:
 # -- tensor maps and workspaces ------------------------------------------------------
 
 
-def test_tensor_maps_are_made_once_an_address_and_bounded(
+def test_arguments_are_made_once_an_address_and_bounded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made = []
@@ -316,16 +316,46 @@ def test_tensor_maps_are_made_once_an_address_and_bounded(
         return [f"map {address}", 64, 1]
 
     monkeypatch.setattr(launch, "encoded", encoded)
-    monkeypatch.setattr(launch, "MOST_MAPS", 3)
-    maps = launch.TensorMaps.__new__(launch.TensorMaps)
-    maps.like, maps.known = [("shape", "strides", "zero", {}), None], {}
-    for address in range(10):
-        found = maps.arguments((address, 7))
-        assert found == [f"map {address}", 64, 1, 7]
-        assert maps.arguments((address, 7)) is found
-        assert len(maps.known) <= 3
-    assert made == list(range(10))
-    assert maps.arguments((9, 8)) == ["map 9", 64, 1, 8]
+    monkeypatch.setattr(launch, "MOST_ARGUMENTS", 3)
+    arguments = launch.Arguments.__new__(launch.Arguments)
+    arguments.grid, arguments.fixed, arguments.values = (2, 1, 1), ("function",), (5,)
+    arguments.like = [("shape", "strides", "zero", {}), None]
+    for address in range(1, 10):
+        found = arguments[1, address, 7]
+        assert found == (2, 1, 1, 1, "function", f"map {address}", 64, 1, 7, 5)
+        assert arguments[1, address, 7] is found
+        assert len(arguments) <= 3
+    assert made == list(range(1, 10))
+    assert arguments[1, 9, 8][5:] == ("map 9", 64, 1, 8, 5)
+    assert arguments[2, 9, 7][3] == 2
+    with pytest.raises(ValueError, match="argument"):
+        arguments[1, 9]
+
+
+def test_arguments_tell_zero_from_minus_zero() -> None:
+    arguments = launch.Arguments.__new__(launch.Arguments)
+    arguments.grid, arguments.fixed, arguments.values = (), (), ()
+    arguments.like = [None, None]
+    for number in (0.0, -0.0, 0.5, 0.0):
+        assert str(arguments[1, 64, number]) == str((1, 64, number))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_new_results_are_like_the_first_ones(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def empty(shape: Any, strides: Any, dtype: Any) -> torch.Tensor:
+        return torch.empty_strided(shape, strides, dtype=dtype)
+
+    monkeypatch.setattr(launch, "empty", empty)
+    like = [torch.empty(4, 2 + one).T for one in range(count)]
+    addresses: list[Any] = [17]
+    made = launch.new_results(like)(addresses)
+    tensors = made if count > 1 else (made,)
+    assert isinstance(made, tuple if count > 1 else torch.Tensor)
+    assert [one.shape for one in tensors] == [one.shape for one in like]
+    assert [one.stride() for one in tensors] == [one.stride() for one in like]
+    assert addresses == [17, *(one.data_ptr() for one in tensors)]
 
 
 def workspaces(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:

@@ -50,6 +50,10 @@ def test_no_two_tiles_have_one_text(one: Tile, other: Tile) -> None:
         ),
         (Tile(64, 64, 128, 4, 5, 4, "split_k", 3), "split_k 64x64x128 g4 k3 s5 w4"),
         (Tile(1, 2, 1024, 8, 1, 4, "gemv"), "gemv 1x2x1024 s1 w4"),
+        (
+            Tile(128, 192, 64, 8, 4, 12, "warp_specialized"),
+            "warp_specialized 128x192x64 s4 w12",
+        ),
     ],
 )
 def test_the_text_leaves_out_what_is_usual(tile: Tile, text: str) -> None:
@@ -84,9 +88,12 @@ def test_what_is_no_tile(text: str) -> None:
     [
         ("tma 48x64x128 s5 w4", "no power of two"),
         ("tiled 64x64x64 s5 w3", "no power of two"),
+        ("warp_specialized 128x192x64 s5 w8", "no power of two"),
+        ("warp_specialized 128x96x64 s5 w12", "no power of two"),
+        ("tma 128x192x64 s5 w4", "no power of two"),
         ("tiled 8x64x64 s5 w4", "has a side under 16"),
         ("gemv 2x2x1024 s1 w4", "more rows than the one"),
-        ("warp_specialized 128x128x64 s5 w16", "warps must be 4 or 8"),
+        ("warp_specialized 128x128x64 s5 w16", "warps must be 4, 8 or 12"),
         ("tiled 64x64x64 k4 s5 w4", "cuts K into parts, which tiled does not"),
         ("persistent 64x64x64 kfill s5 w4", "which persistent does not"),
     ],

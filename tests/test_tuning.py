@@ -27,7 +27,7 @@ from gemmgen.spec import parse  # noqa: E402
 from gemmgen.targets import TARGETS  # noqa: E402
 from gemmgen.tile_text import parsed, spelled  # noqa: E402
 from gemmgen.tuning.candidates import MOST, at_shape, candidates  # noqa: E402
-from gemmgen.tuning.choice import _passing, rules_for, with_full_waves  # noqa: E402
+from gemmgen.tuning.choice import _passing, rules_for  # noqa: E402
 from gemmgen.tuning.trial import Trial  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402
 
@@ -186,42 +186,6 @@ def test_a_measurement_says_something_of_shapes_nearby() -> None:
     after, _ = rules_for(plan, H200, {shape: {**times, surprise: times[slow[0]] / 2}})
     assert chosen(before, near) != surprise
     assert chosen(after, near) == surprise
-
-
-BIG = Tile(128, 256, 64, 8, 3, 8, "persistent")
-SMALL_ONE = Tile(128, 128, 64, 8, 3, 4, "tma")
-
-
-def full_waves(**times: tuple[float, float]) -> list[Rule]:
-    """The rows where SMALL_ONE serves all, by what BIG and it take at each shape."""
-    rule = Rule((ANY, ANY, ANY), SMALL_ONE)
-    measured = {
-        Shape(*map(int, name[1:].split("x"))): {BIG: big, SMALL_ONE: small}
-        for name, (big, small) in times.items()
-    }
-    found = with_full_waves([rule], measured, H200)
-    assert found[-1] == rule
-    return found[:-1]
-
-
-def test_a_row_for_full_waves_comes_before_the_one_that_it_is_faster_than() -> None:
-    assert full_waves(_4096x4096x4096=(178.3, 182.7)) == [
-        Rule((ANY, ANY, ANY), BIG, full=True)
-    ]
-
-
-@pytest.mark.parametrize(
-    "times",
-    [
-        {"_4096x4096x4096": (182.7, 178.3)},
-        {"_4096x4096x4096": (181.0, 182.7)},  # too little
-        {"_1000x3000x2000": (10.0, 20.0)},  # 96 tiles for 132 SMs
-        {"_4096x4096x4096": (178.3, 182.7), "_8192x8192x8192": (1800.0, 1600.0)},
-        {},
-    ],
-)
-def test_what_is_not_faster_in_full_waves_gets_no_row(times: dict) -> None:
-    assert full_waves(**times) == []
 
 
 # -- a trial -------------------------------------------------------------------------

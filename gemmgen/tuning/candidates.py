@@ -96,13 +96,14 @@ def _k_blocks(plan: Plan, *lines: float) -> list[int]:
 def _specialized(plan: Plan) -> Iterator[Tile]:
     for (m, n, warps), k in product(
         (
-            *((128, 256, 8), (128, 128, 8), (128, 64, 8), (256, 128, 8)),
-            *((128, 128, 4), (128, 64, 4), (64, 256, 4), (64, 128, 4), (64, 64, 4)),
+            *((256, 128, 8), (128, 128, 8), (64, 128, 8), (128, 256, 8)),
+            *((128, 128, 4), (64, 128, 4), (256, 64, 4), (128, 64, 4), (64, 64, 4)),
+            *((128, 192, 12), (64, 192, 12)),
         ),
         _k_blocks(plan, 1, 2),
     ):
         turned = transposes(SPECIALIZED, plan.product.kind, plan.layout)
-        sides = (n, m) if turned else (m, n)
+        sides = (m, n) if turned else (n, m)
         yield Tile(*sides, k, GROUP_M, _MOST_STAGES, warps, SPECIALIZED)
 
 

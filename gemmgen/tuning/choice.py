@@ -6,21 +6,20 @@ at the measured shapes near it.
 
 import math
 from collections.abc import Iterator, Sequence
-from operator import le
 from types import MappingProxyType
 
-from gemmgen.block_cost import LOOPING
 from gemmgen.choice import FEW, ROUGH, exact_triton, first, reached, sampled
-from gemmgen.cost import Sizes, fills, predicted_time
+from gemmgen.cost import Sizes, predicted_time
 from gemmgen.decision import ANY, Grid, Point, Rule, decide
 from gemmgen.model import Tile, spills
 from gemmgen.plan import Plan
 from gemmgen.shapes import Shape
 from gemmgen.targets import Target
 from gemmgen.tuning_file import Times
+from gemmgen.waves import with_full_waves
 
 GRID = Grid(
-    (1, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, ANY),
+    (1, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096, ANY),
     (64, 512, 1024, 2048, 4096, 8192, ANY),
     (256, 1024, 2048, 4096, 8192, ANY),
 )
@@ -28,7 +27,7 @@ _PRICE = 1.0
 """What a row must save, in times of a class."""
 _LEAST_GAIN = 0.02
 """What a row for full waves must save, in times of a measured shape."""
-_WEIGHT = 20.0
+_WEIGHT = 40.0
 """Weight of a measured shape beside a class of the grid."""
 _REACH = 1.5
 """Octaves of M, N and K within which a measured shape says something of another."""
@@ -97,7 +96,7 @@ def _decided(
         known = {tile: each[tile] for tile in tiles if tile in each}
         points += [Point(shape.sizes, known, _WEIGHT)] if known else []
     points += _passing(beside, tiles)
-    return with_full_waves(decide(points, grid, _PRICE), times, target)
+    return with_full_waves(decide(points, grid, _PRICE), times, target, _LEAST_GAIN)
 
 
 def _passing(times: Times, tiles: Sequence[Tile]) -> Iterator[Point]:
@@ -111,42 +110,6 @@ def _passing(times: Times, tiles: Sequence[Tile]) -> Iterator[Point]:
         if taking:
             passed = dict.fromkeys(described, min(each.values()))
             yield Point(shape.sizes, passed | taking, _WEIGHT)
-
-
-def with_full_waves(rules: Sequence[Rule], times: Times, target: Target) -> list[Rule]:
-    """The rules, each behind one for shapes that fill the waves of a faster tile.
-
-    A large tile with the SM to itself is the fastest where its waves are full, and the
-    slowest where one tile more begins a wave: no range of sizes tells these apart. It
-    gains a few percent, which the model does not tell, so only measurements count.
-    """
-    found: list[Rule] = []
-    left = dict(times)
-    for rule in rules:
-        own = {
-            shape: left.pop(shape)
-            for shape in list(left)
-            if all(map(le, shape.sizes, rule.limits))
-        }
-        gains = {
-            tile: _gain(tile, rule.tile, own, target)
-            for tile in dict.fromkeys(tile for each in own.values() for tile in each)
-            if tile.schedule in LOOPING
-        }
-        best = max(gains, key=lambda tile: gains[tile], default=rule.tile)
-        if gains.get(best, 0.0) > _LEAST_GAIN:
-            found.append(Rule(rule.limits, best, full=True))
-        found.append(rule)
-    return found
-
-
-def _gain(tile: Tile, other: Tile, times: Times, target: Target) -> float:
-    """By how much a tile is faster than another where it fills its waves, summed."""
-    return sum(
-        math.log(each[other] / each[tile])
-        for shape, each in times.items()
-        if {tile, other} <= each.keys() and fills(tile, shape.sizes, target)
-    )
 
 
 def _errors(

@@ -78,7 +78,7 @@ def _constants(plan: Plan, tile: Tile) -> dict[str, Any]:
         "BLOCK_K": tile.k,
         "GROUP_M": tile.group_m,
         "STAGES": tile.stages,
-        "TEAMS": tile.teams,
+        "WARPGROUPS": tile.warpgroups,
     }
     if tile.split_k == 1:
         values["SPLIT_K"] = 1  # Triton makes a constant of any argument that is 1
@@ -103,7 +103,7 @@ def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
     if kernel.is_gluon():  # the part of one consumer
         turned = transposes(SPECIALIZED, plan.product.kind, plan.layout)
         axis = "n" if turned else "m"
-        sides[axis] = sides[axis] * tile.teams // 2
+        sides[axis] //= tile.warpgroups
     for name, dtype in dtypes.items():
         types[f"{name}_ptr"] = f"*{dtype}"
     for matrix in matrices:
