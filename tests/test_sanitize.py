@@ -7,6 +7,7 @@ import json
 import os
 import re
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,12 @@ import pytest
 from gemmgen import builder, plan
 from gemmgen.cli import main
 from gemmgen.errors import EnvironmentMissing
+from gemmgen.model import Tile
+from gemmgen.targets import TARGETS
 from gemmgen.verification import sanitizer, subject
 from gemmgen.verification.aligned import compile_aligned, jit_function
-from gemmgen.verification.findings import FOUND, read
+from gemmgen.verification.compiled import compiles_here
+from gemmgen.verification.findings import FOUND, of_dispatch, read
 from gemmgen.verification.machine_code import dump
 from gemmgen.verification.outcome import Outcome
 from gemmgen.verification.process import Subject
@@ -139,17 +143,35 @@ def test_other_findings_are_not_set_aside(other: str) -> None:
     assert raced(other).status == "failed"
 
 
-def test_the_dispatch_that_is_set_aside_is_ordered_by_a_barrier() -> None:
-    """Others meet, read, meet; the first warps write, meet thrice, write and meet."""
-    wanted, path = "warp_specialized", ROOT / "generated" / "study_linear.py"
+SHARED_TILES = [
+    Tile(128, 128, 64, 8, 4, 4, "warp_specialized"),
+    Tile(256, 128, 64, 8, 3, 8, "warp_specialized"),
+    Tile(128, 192, 64, 8, 4, 12, "warp_specialized"),
+]
+
+
+@pytest.mark.skipif(not compiles_here("warp_specialized"), reason="another Triton")
+@pytest.mark.parametrize("tile", SHARED_TILES, ids=lambda tile: f"w{tile.warps}")
+def test_the_dispatch_that_is_set_aside_is_ordered_by_a_barrier(tile: Tile) -> None:
+    """Others meet, read, meet; the first warps write, meet thrice, write and meet.
+
+    Of its accesses, the only plain ones to shared memory, all have the lines by which
+    a finding is known.
+    """
+    path = ROOT / "generated" / "study_linear.py"
     (one,) = (each for each in plan.load(ROOT / "spec.yaml") if each.name == path.stem)
-    target, tile = next(two for two in one.tiles if two[1].schedule == wanted)
-    kernel = jit_function(subject.load(path), one, wanted)
-    code = dump(compile_aligned(one, kernel, target, tile).asm["cubin"], "-sass")
-    events = {"BAR.SYNC.DEFER_BLOCKING 0x1 ;": "B", "LDS.U8 ": "R", "STS.64 ": "W"}
+    kernel = jit_function(subject.load(path), one, tile.schedule)
+    made = compile_aligned(one, kernel, TARGETS["sm_90"], tile)
+    code = dump(made.asm["cubin"], "-sass")
+    events = {"BAR.SYNC.DEFER_BLOCKING 0x1 ;": "B", "LDS.U8 ": "R", "STS.64 ": "W",
+              "STS ": "W"}  # fmt: skip
     pattern = "|".join(map(re.escape, events))
     order = "".join(events[found] for found in re.findall(pattern, code))
-    assert re.fullmatch("BRB+WBBBWB", order), order
+    assert re.fullmatch("BRB+W+BBBW+B", order), order
+    accesses = re.findall(r"\.loc\s+1 (\d+)|\b[ls][dt]\.shared", made.asm["ptx"])
+    lines = {int(line) for line, after in pairwise(accesses) if line and not after}
+    finding = "\n".join(f"and Write access at k+0x10 in m.py:{line}" for line in lines)
+    assert of_dispatch(finding, path.read_text(encoding="utf-8").splitlines())
 
 
 def test_only_kernels_that_were_begun_are_settled() -> None:

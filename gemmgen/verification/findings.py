@@ -22,7 +22,7 @@ _NO_FINDING = re.compile(
     r"Error: process didn't terminate|Warning: (?!Race)"
 )
 _ACCESS = re.compile(r"access at \S+ in [^\s:]+:(\d+)")
-_DISPATCH = ("def ", "gl.warp_specialize(")
+_DISPATCH = ("def ", "if CONSUMERS == ", "gl.warp_specialize(")
 _BACKTRACE = re.compile(r"Saved host backtrace|Host Frame")
 _MOST_LINES = 12
 
@@ -84,8 +84,8 @@ def of_dispatch(finding: str, source: Sequence[str]) -> bool:
     first warps write there which function each other is to run; all meet at barrier 1
     before it is read and again after, which tests/test_sanitize.py holds against the
     machine code. racecheck reports it all the same (Triton 3.6, H200). Both accesses
-    have the lines of the kernel's `def` and of `gl.warp_specialize`, where the text
-    itself accesses nothing.
+    have the lines of the kernel's `def` and of `gl.warp_specialize`, or of the choice
+    of one at compile time, where the text itself accesses nothing.
     """
     lines = [int(number) for number in _ACCESS.findall(finding)]
     places = [source[line - 1].lstrip() for line in lines if line <= len(source)]
