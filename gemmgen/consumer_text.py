@@ -109,7 +109,8 @@ class ConsumerText(KernelText):
             f"[3, 0], [4, 1], [16, {width}, {self.instruction_k}])"
         ]
         if not self.from_registers:
-            return lines
+            parts = f"consumers cut {self.left.name} into wgmma's rows"
+            return [f"# The transpose: {parts}, share {self.right.name}.", *lines]
         held = f"held: tl.constexpr = gl.DotOperandLayout(0, {self.multiplied}, 1)"
         name, turned = self.left.name, self.transposes
         return [
