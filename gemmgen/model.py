@@ -147,8 +147,8 @@ def _shareable(tile: Tile, product: Product) -> bool:
     """Whether a tile can be cut into the parts of its consumers."""
     turned = transposes(tile.schedule, product.kind, product.layout)
     shared, whole = (tile.n, tile.m) if turned else (tile.m, tile.n)
-    parts = [side for side in (64, 128, 256) if side * tile.warps == 4 * shared]
-    return tile.warps in (4, 8, 12) and bool(parts) and not whole & (whole - 1)
+    parted = 4 * shared in (64 * tile.warps, 128 * tile.warps, 256 * tile.warps)
+    return tile.warps in (4, 8, 12) and parted and not whole & (whole - 1)
 
 
 def ring_blocks(tile: Tile, product: Product, target: Target) -> int:

@@ -24,7 +24,7 @@ class Role:
 
     @property
     def parameters(self) -> list[str]:
-        """As its signature has them."""
+        """The constants as its signature has them, after all that it is passed."""
         return [f"{one}: tl.constexpr" for one in self.constants]
 
 

@@ -54,10 +54,10 @@ def parsed(text: str) -> Tile:
 def _faults(tile: Tile) -> Iterator[str]:
     """Why no kernel could be launched with such a tile."""
     sides = (tile.m, tile.n, tile.k)
-    numbers = {*sides, tile.warps}
+    numbers = {tile.m, tile.n, tile.warps}
     if tile.schedule == SPECIALIZED and tile.warps == 12:
         numbers -= {12, 192}  # three consumers, of 64 rows or columns each
-    if any(number & (number - 1) for number in numbers):
+    if any(number & (number - 1) for number in (*numbers, tile.k)):
         yield "has a side or warps that are no power of two, which Triton needs"
     if tile.streams and tile.m != 1:
         yield "has more rows than the one that gemv computes"

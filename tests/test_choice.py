@@ -84,7 +84,7 @@ def test_every_shape_is_served_aligned_or_not_with_any_triton(
         for n in SIZES:
             for k in SIZES:
                 for aligned, exact in ((True, True), (True, False), (False, False)):
-                    tile = found(rules, (m, n, k), aligned, exact)
+                    tile = found(rules, (m, n, k), aligned, exact, target)
                     assert tile.schedule != "gemv" or m == 1
 
 

@@ -90,6 +90,7 @@ def test_what_is_no_tile(text: str) -> None:
         ("tiled 64x64x64 s5 w3", "no power of two"),
         ("warp_specialized 128x192x64 s5 w8", "no power of two"),
         ("warp_specialized 128x96x64 s5 w12", "no power of two"),
+        ("warp_specialized 128x192x192 s2 w12", "no power of two"),
         ("tma 128x192x64 s5 w4", "no power of two"),
         ("tiled 8x64x64 s5 w4", "has a side under 16"),
         ("gemv 2x2x1024 s1 w4", "more rows than the one"),
