@@ -164,8 +164,8 @@ def ring_blocks(tile: Tile, product: Product, target: Target) -> int:
 def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     """Bytes of shared memory that a program takes, never less than the compiler's.
 
-    Beside the ring of K blocks, the epilogue reorders the result and the parts of a
-    split K; it reuses the ring, for which the whole of the tile is an upper bound.
+    The ring of K blocks is used again: the result is reordered there, at most the whole
+    tile, and the parts of a split K, of which tma has two where 128 KiB hold them.
     """
     if tile.streams:
         # A row of A is loaded along K, or along M and then reordered.
@@ -176,8 +176,9 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     ring = _ring_memory(tile, product, target)
     if tile.schedule == "persistent":
         return ring + _beside_the_ring(tile, product, target)
-    parts = 4 if tile.split_k != 1 else 0  # fp32 sums, written to the workspace
-    return max(ring, tile.m * tile.n * max(product.out_bytes, parts))
+    parts = 4 * tile.m * tile.n * (tile.split_k != 1)  # fp32
+    parts += parts * (tile.described and parts <= 2**16)
+    return max(ring, tile.m * tile.n * product.out_bytes, parts)
 
 
 def _beside_the_ring(tile: Tile, product: Product, target: Target) -> int:
@@ -236,17 +237,17 @@ def _up(size: int, unit: int) -> int:
 def spills(tile: Tile, product: Product) -> bool:
     """Whether a tile is known to spill with some Triton from 3.6 to 3.9, for sm_90.
 
-    A part of K leaves too few registers beside a large accumulator: tma with 128x128
-    and 4 warps spills 40 to 64 bytes, and none if its K comes whole. Multiply-adds of
-    fp32 keep the block of A and B in registers, 8 to 16 bytes too much with 128 bytes
-    of K; fp64 spills 16 with 128 words of accumulator.
+    Parts of K leave too few registers beside addresses and a large accumulator: split_k
+    with 128x128 and 4 warps spills 48 bytes. Multiply-adds of fp32 keep the block of A
+    and B in registers, 8 to 16 bytes too much with 128 bytes of K; fp64 spills 16 with
+    128 words of accumulator.
     """
     words = accumulator_registers(tile, product)
     if product.kind == "ieee":
         return tile.k * product.bytes > 64 and tile.m * tile.n > 32 * 32
     if product.kind == "fp64":
         return words > 64
-    return tile.split_k != 1 and words > 64
+    return tile.schedule == "split_k" and tile.split_k != 1 and words > 64
 
 
 def fits(tile: Tile, product: Product, target: Target) -> bool:

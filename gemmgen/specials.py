@@ -78,7 +78,7 @@ def specials(
     for m, n, blocks, warps, split_k in _sizes(schedule, product):
         if not streams and _one_line(schedule, m, product, target):
             blocks = 1
-        if (m, split_k) == (32, 2 * FILL) and _parts_spill(product, target):
+        if _parts_spill(schedule, m, split_k, product, target):
             continue
         k = block_k(blocks * LINE_BYTES, product)
         tile = Tile(m, n, k, GROUP_M, 1, warps, schedule, split_k)
@@ -104,13 +104,18 @@ def _sizes(schedule: str, product: Product) -> tuple[_Size, ...]:
     return tuple((n, m, k, warps, parts) for m, n, k, warps, parts in sizes)
 
 
-def _parts_spill(product: Product, target: Target) -> bool:
-    """Whether 32 rows in many parts spill 8 bytes in some kernel.
+def _parts_spill(
+    schedule: str, m: int, split_k: int, product: Product, target: Target
+) -> bool:
+    """Whether parts of K spill 8 bytes in some kernel.
 
-    They do in tf32 for sm_100, in tf32x3 for sm_90 (Triton 3.9), and in bf16 with gelu
-    for sm_80 (3.6).
+    32 rows in many parts do in tf32 for sm_100, in tf32x3 for sm_90 (Triton 3.9), and
+    in bf16 with gelu for sm_80 (3.6); 64 in tma with fp32 results for sm_100 (3.9).
     """
-    return product.kind.startswith("tf32") or target.architecture < 90
+    if (m, split_k) == (32, 2 * FILL):
+        return product.kind.startswith("tf32") or target.architecture < 90
+    wide = product.out_bytes == 4 and target.architecture >= 100
+    return wide and (schedule, m, split_k) == ("tma", 64, FILL)
 
 
 def _one_line(schedule: str, m: int, product: Product, target: Target) -> bool:

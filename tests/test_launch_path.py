@@ -332,12 +332,11 @@ def test_arguments_are_made_once_an_address_and_bounded(
         arguments[1, 9]
 
 
-def test_arguments_tell_zero_from_minus_zero() -> None:
-    arguments = launch.Arguments.__new__(launch.Arguments)
-    arguments.grid, arguments.fixed, arguments.values = (), (), ()
-    arguments.like = [None, None]
-    for number in (0.0, -0.0, 0.5, 0.0):
-        assert str(arguments[1, 64, number]) == str((1, 64, number))
+def test_signatures_tell_zero_from_minus_zero_and_no_other_numbers() -> None:
+    """`Arguments` of one signature are a dict, which would find 0.0 for -0.0."""
+    signatures = [launch.looked_at([one])[0] for one in (0.0, 0.5, 2.0, -0.0, -3.0)]
+    assert signatures[0] == signatures[1] == signatures[2]
+    assert signatures[0] != signatures[3] == signatures[4]
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -19,7 +20,7 @@ from gemmgen.cli import main  # noqa: E402
 from gemmgen.cost import predicted_time  # noqa: E402
 from gemmgen.decision import ANY, Rule  # noqa: E402
 from gemmgen.errors import EnvironmentMissing, SpecErrors, UsageError  # noqa: E402
-from gemmgen.model import Tile, accumulator_registers, fits  # noqa: E402
+from gemmgen.model import GROUP_M, Tile, accumulator_registers, fits  # noqa: E402
 from gemmgen.plan import Plan, plans  # noqa: E402
 from gemmgen.schedules import SCHEDULES  # noqa: E402
 from gemmgen.shapes import Shape  # noqa: E402
@@ -69,16 +70,34 @@ def test_at_a_shape_are_the_model_s_best_that_can_serve_it() -> None:
     def times(tiles: list[Tile]) -> list[float]:
         return [predicted_time(shape, tile, plan.product, H200) for tile in tiles]
 
+    every = [tile for tile in every if tile.group_m == GROUP_M]
     kept = at_shape(every, plan, shape, H200, SCHEDULES)
+    kept = [tile for tile in kept if tile.group_m == GROUP_M]
     assert times(kept) == sorted(times(kept))
     assert len(kept) <= MOST
     for schedule in {tile.schedule for tile in kept}:
         mine = [tile for tile in kept if tile.schedule == schedule]
         rest = [one for one in every if one.schedule == schedule and one not in kept]
-        assert len(mine) <= 14
+        assert len(mine) <= 18
         if rest and len(kept) < MOST:
             assert max(times(mine)) <= min(times(rest))
     assert min(times(every)) == pytest.approx(times(kept)[0]) or "gemv" in str(every[0])
+
+
+@pytest.mark.parametrize(
+    ("m", "groups"), [(100, set()), (300, {2}), (1024, {2}), (2048, {2, 16})]
+)
+def test_the_best_are_timed_in_other_groups_where_these_differ(
+    m: int, groups: set[int]
+) -> None:
+    plan, shape = untuned()["linear_bf16"], Shape(m, 4096, 4096)
+    every = candidates(plan, H200)
+    kept = at_shape(every, plan, shape, H200, SCHEDULES)
+    grouped = [tile for tile in kept if tile.group_m != GROUP_M]
+    assert {tile.group_m for tile in grouped if tile.m == 128} == groups
+    assert set(grouped) <= set(every) and len(grouped) <= 10
+    for tile in grouped:
+        assert replace(tile, group_m=GROUP_M) in kept
 
 
 def able(aligned: bool) -> list[str]:

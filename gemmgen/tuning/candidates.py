@@ -24,15 +24,21 @@ from gemmgen.schedules import FALLBACK, SCHEDULES, SPECIALIZED, transposes
 from gemmgen.shapes import Shape
 from gemmgen.targets import Target
 
-MOST = 40
+MOST = 48
 """Tiles that are timed at a shape: the model's best..."""
-_MOST_EACH = 14
+_MOST_EACH = 18
 """... and of one schedule at most so many, for the model may favour one..."""
 _MOST_OF_FEW = 24
 """... but more where rows are not aligned, for few schedules serve such."""
 _MOST_REGISTERS = 128
 """Of the accumulator in a thread; the rest is for addresses and the epilogue."""
 _MOST_STAGES = 8
+_GROUPS = (2, 16)
+"""Tiles of a column that programs walk down, beside `GROUP_M`: where rows of B start
+within cache lines fewer are faster, and more where there are many tiles (H200)..."""
+_MOST_GROUPED = 5
+"""... which so many of the model's best are timed with."""
+_WALKING = (SPECIALIZED, "persistent")
 _WIDEST_LOADS = 16
 """Bytes of a row of B for each thread of a gemv: less would halve its loads."""
 _MOST_AT_ONCE = 64
@@ -52,17 +58,29 @@ def candidates(plan: Plan, target: Target) -> list[Tile]:
         for tile in tiles(plan)
     ]
     deepest = [_deepest(tile, plan, target) for tile in found]
-    return list(dict.fromkeys([*own, *(tile for tile in deepest if tile)]))
+    fitting = [*own, *(tile for tile in deepest if tile)]
+    grouped = [
+        replace(tile, group_m=group)
+        for tile in fitting
+        for group in _GROUPS
+        if tile.schedule in _WALKING
+    ]
+    return list(dict.fromkeys([*fitting, *grouped]))
 
 
 def at_shape(
     tiles: list[Tile], plan: Plan, shape: Shape, target: Target, able: Collection[str]
 ) -> list[Tile]:
-    """Those of the `able` schedules, the model's best first, so many as are timed."""
+    """Those of the `able` schedules, the model's best first, so many as are timed.
+
+    Its very best last, in other groups where that makes a difference.
+    """
     serving = [
         tile
         for tile in tiles
-        if tile.schedule in able and (not tile.streams or shape.m <= _GEMV_ROWS)
+        if tile.schedule in able
+        and tile.group_m == GROUP_M
+        and (not tile.streams or shape.m <= _GEMV_ROWS)
     ]
     serving.sort(key=lambda tile: predicted_time(shape, tile, plan.product, target))
     described = any(SCHEDULES[schedule].described for schedule in able)
@@ -72,7 +90,14 @@ def at_shape(
         same = [one for one in kept if one.schedule == tile.schedule]
         if len(same) < most_each and len(kept) < MOST:
             kept.append(tile)
-    return kept
+    walking = [tile for tile in kept if tile.schedule in _WALKING][:_MOST_GROUPED]
+    grouped = [
+        replace(tile, group_m=group)
+        for tile in walking
+        for group in _GROUPS
+        if shape.m > min(group, GROUP_M) * tile.m
+    ]
+    return [*kept, *grouped]
 
 
 def _deepest(tile: Tile, plan: Plan, target: Target) -> Tile | None:
@@ -113,6 +138,9 @@ _PARTED = (
 )
 """(m, n, warps) of tiles whose K may come in parts."""
 
+_FLAT = ((16, 64, 4),)
+"""The same where memory is the limit, for longer rows of B at a time."""
+
 _APART = (
     *((16, 32, 4), (32, 32, 4)),
     *((64, 64, 8), (64, 128, 8), (128, 64, 8), (128, 128, 8)),
@@ -121,12 +149,15 @@ _APART = (
 
 
 def _tma(plan: Plan) -> Iterator[Tile]:
-    return _split("tma", _PARTED, _k_blocks(plan, 1, 2), (1, FILL))
+    stages = (_MOST_STAGES, 6, 4)
+    yield from _split("tma", _PARTED, _k_blocks(plan, 1, 2), (1, FILL), stages)
+    yield from _split("tma", _FLAT, _k_blocks(plan, 4), (1, FILL), stages)
 
 
 def _split_k(plan: Plan) -> Iterator[Tile]:
-    parts = (1, FILL, 2 * FILL, 4 * FILL)
-    return _split("split_k", _PARTED + _APART, _k_blocks(plan, 0.5, 1, 2), parts)
+    sizes, lengths = _PARTED + _APART, _k_blocks(plan, 0.5, 1, 2)
+    parts, stages = (1, FILL, 2 * FILL, 4 * FILL), (_MOST_STAGES, 4)
+    yield from _split("split_k", sizes, lengths, parts, stages)
 
 
 def _split(
@@ -134,10 +165,11 @@ def _split(
     sizes: Sequence[tuple[int, int, int]],
     lengths: Sequence[int],
     parts: Sequence[int],
+    stages: Sequence[int],
 ) -> Iterator[Tile]:
-    for (m, n, warps), k, split_k in product(sizes, lengths, parts):
-        for stages in (_MOST_STAGES, 4):
-            yield Tile(m, n, k, GROUP_M, stages, warps, schedule, split_k)
+    every = product(sizes, lengths, parts, stages)
+    for (m, n, warps), k, split_k, deep in every:
+        yield Tile(m, n, k, GROUP_M, deep, warps, schedule, split_k)
 
 
 def _persistent(plan: Plan) -> Iterator[Tile]:

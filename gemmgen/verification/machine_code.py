@@ -36,8 +36,12 @@ def usage(cubin: bytes) -> Usage:
 
 
 def copies(ptx: str) -> Counter[int]:
-    """Asynchronous copies to shared memory, by the bytes that a thread copies."""
-    return Counter(int(size, 0) for size in _COPY.findall(ptx))
+    """Asynchronous copies of K blocks to shared memory, by the bytes of a thread.
+
+    What is copied after an atomic operation are the parts that it counted.
+    """
+    blocks = re.split(r"\batom\.", ptx, maxsplit=1)[0]
+    return Counter(int(size, 0) for size in _COPY.findall(blocks))
 
 
 def block_loads(ptx: str) -> int:

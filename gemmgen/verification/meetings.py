@@ -61,9 +61,12 @@ def _bound(kept: int) -> Edit:
 
 
 def _fewer_parts(node: ast.AST) -> ast.AST | None:
-    if isinstance(node, ast.Call) and ast.unparse(node) == "range(SPLIT_K)":
-        return ast.parse("range(SPLIT_K - 1)", mode="eval").body
-    return None
+    if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("range"):
+        return None
+    if [ast.unparse(one) for one in node.args] != ["SPLIT_K"]:
+        return None
+    fewer = ast.parse("SPLIT_K - 1", mode="eval").body
+    return ast.Call(node.func, [fewer], node.keywords)
 
 
 def _counted(node: ast.AST) -> ast.Compare | None:
