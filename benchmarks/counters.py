@@ -28,6 +28,8 @@ CASES = (
     ("linear_bias_gelu_tanh", 2048, 6144, 4096),
     ("linear_bf16", 512, 4096, 4096),
     ("linear_bias_gelu_tanh", 512, 4096, 4096),
+    ("linear_bias_gelu_tanh", 16, 14336, 4096),
+    ("gemm_nn_fp16", 1000, 3000, 2000),
 )
 OF_PEAK = ".avg.pct_of_peak_sustained_elapsed"
 METRICS = {

@@ -238,9 +238,8 @@ def spills(tile: Tile, product: Product) -> bool:
     """Whether a tile is known to spill with some Triton from 3.6 to 3.9, for sm_90.
 
     Parts of K leave too few registers beside addresses and a large accumulator: split_k
-    with 128x128 and 4 warps spills 48 bytes. Multiply-adds of fp32 keep the block of A
-    and B in registers, 8 to 16 bytes too much with 128 bytes of K; fp64 spills 16 with
-    128 words of accumulator.
+    with 128x128 and 4 warps spills 48 bytes. Multiply-adds of fp32 hold A's and B's
+    block, 8 to 16 bytes too much with 128 bytes of K; fp64 spills 16 with 128 words.
     """
     words = accumulator_registers(tile, product)
     if product.kind == "ieee":

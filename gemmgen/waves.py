@@ -61,9 +61,14 @@ def _faster(
 
 
 def _gain(tile: Tile, other: Tile, times: _Times[_Shape], target: Target) -> float:
-    """By how much a tile is faster than another where it fills its waves, summed."""
-    return sum(
-        math.log(each[other] / each[tile])
-        for shape, each in times.items()
-        if {tile, other} <= each.keys() and fills(tile, shape, target)
-    )
+    """By how much a tile is faster than another where it fills its waves, summed.
+
+    Of what was timed at a shape the slowest are forgotten: a tile that has no time there
+    is no faster than the slowest that has.
+    """
+    gain = 0.0
+    for shape, each in times.items():
+        if fills(tile, shape, target):
+            slowest = max(each.values())
+            gain += math.log(each.get(other, slowest) / each.get(tile, slowest))
+    return gain

@@ -1,5 +1,7 @@
 """Rows for shapes that fill the waves of large tiles."""
 
+from dataclasses import replace
+
 import pytest
 
 from gemmgen.decision import ANY, Rule
@@ -56,6 +58,19 @@ def test_tiles_whose_waves_are_full_elsewhere_get_a_row_each() -> None:
     }
     assert with_full_waves([rule], measured, H200, 0.02) == [
         Rule(rule.limits, WIDE, full=True),
+        Rule(rule.limits, BIG, full=True),
+        rule,
+    ]
+
+
+def test_what_was_too_slow_to_be_remembered_is_not_taken_for_fast() -> None:
+    """At the second shape WIDE, whose waves are full there too, has no time."""
+    rule, slow = Rule((ANY, ANY, ANY), SMALL_ONE), replace(SMALL_ONE, m=64)
+    measured = {
+        Shape(8192, 8192, 8192): {WIDE: 1585.0, SMALL_ONE: 1756.0},
+        Shape(8192, 1024, 8192): {BIG: 171.4, SMALL_ONE: 183.2, slow: 205.0},
+    }
+    assert with_full_waves([rule], measured, H200, 0.02) == [
         Rule(rule.limits, BIG, full=True),
         rule,
     ]
