@@ -63,8 +63,8 @@ def _faster(
 def _gain(tile: Tile, other: Tile, times: _Times[_Shape], target: Target) -> float:
     """By how much a tile is faster than another where it fills its waves, summed.
 
-    Of what was timed at a shape the slowest are forgotten: a tile that has no time there
-    is no faster than the slowest that has.
+    The slowest of the tiles that were timed at a shape are forgotten: one that has no
+    time there is no faster than the slowest that has.
     """
     gain = 0.0
     for shape, each in times.items():
