@@ -177,6 +177,13 @@ class KernelText:
         return "tl.range(SPLIT_K, num_stages=3 - (BLOCK_M * BLOCK_N > 16384))"
 
     @property
+    def arriving(self) -> str:
+        """What a reader is told of `parts`."""
+        if not self.described("inputs"):
+            return ""
+        return ", while two more arrive, or one of a large tile"
+
+    @property
     def products(self) -> str:
         """B's block times a row of A, element by element, in the accumulator's type."""
         cast = (
