@@ -181,7 +181,7 @@ class KernelText:
         """What a reader is told of `parts`."""
         if not self.described("inputs"):
             return ""
-        return ", while two more arrive, or one of a large tile"
+        return ", while two more arrive (one of a large tile)"
 
     @property
     def products(self) -> str:

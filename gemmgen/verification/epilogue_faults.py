@@ -39,8 +39,13 @@ def _without_nan(node: ast.AST) -> ast.AST | None:
 
 
 def _rounded_early(plan: Plan) -> Edit:
-    """`acc` rounded to the result's type where the epilogue reads it."""
+    """`acc` rounded to the result's type where the epilogue reads it.
+
+    With no epilogue the product that is transposed back is rounded next.
+    """
     outs = {one.dtype for one in plan.results}
+    targets = [one.target for one in plan.epilogue.statements]
+    plain = all(map(plan.epilogue.is_identity, targets))
     narrow, wide = DTYPES[plan.out].triton, DTYPES[plan.accumulator].triton
 
     def edit(node: ast.AST) -> ast.AST | None:
@@ -48,6 +53,8 @@ def _rounded_early(plan: Plan) -> Edit:
             return None
         names = [part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)]
         if "acc" not in names or "tl.dot" in ast.unparse(node):
+            return None
+        if plain and ast.unparse(node.value) == "acc.T":
             return None
         rounded = _Renamed(f"acc.to(tl.{narrow}).to(tl.{wide})")
         new = copy.deepcopy(node)
