@@ -166,22 +166,18 @@ class KernelText:
         return f"tl.dot({', '.join(arguments)})"
 
     @property
-    def parts(self) -> str:
-        """The parts of K as they are summed: beside descriptors while the next comes.
+    def over_parts(self) -> list[str]:
+        """The head of the loop that sums the parts of K, and what a reader is told.
 
-        Two at a time where they have room (`gemmgen.model.shared_memory`). A kernel
-        whose threads copy A and B is slower so, up to 1.5 times (H200).
+        Beside descriptors more parts arrive meanwhile, two where they have room
+        (`gemmgen.model.shared_memory`). A kernel whose threads copy A and B is slower
+        so, up to 1.5 times (H200).
         """
-        if not self.described("inputs"):
-            return "range(SPLIT_K)"
-        return "tl.range(SPLIT_K, num_stages=3 - (BLOCK_M * BLOCK_N > 16384))"
-
-    @property
-    def arriving(self) -> str:
-        """What a reader is told of `parts`."""
-        if not self.described("inputs"):
-            return ""
-        return ", while two more arrive (one of a large tile)"
+        order, parts = "# In this order, whoever came last", "range(SPLIT_K)"
+        if self.described("inputs"):
+            order += ", while two more arrive (one of a large tile)"
+            parts = "tl.range(SPLIT_K, num_stages=3 - (BLOCK_M * BLOCK_N > 16384))"
+        return [f"{order}.", f"for i in {parts}:"]
 
     @property
     def products(self) -> str:

@@ -99,7 +99,7 @@ class Tile:
     @property
     def consumers(self) -> int:
         """Of a specialized kernel: all of them."""
-        return 2 if self.warpgroups == 1 else self.warpgroups
+        return max(2, self.warpgroups)
 
 
 def block_k(wanted: int, product: Product) -> int:

@@ -59,13 +59,7 @@ def candidates(plan: Plan, target: Target) -> list[Tile]:
     ]
     deepest = [_deepest(tile, plan, target) for tile in found]
     fitting = [*own, *(tile for tile in deepest if tile)]
-    grouped = [
-        replace(tile, group_m=group)
-        for tile in fitting
-        for group in _GROUPS
-        if tile.schedule in _WALKING
-    ]
-    return list(dict.fromkeys([*fitting, *grouped]))
+    return list(dict.fromkeys([*fitting, *_grouped(fitting)]))
 
 
 def at_shape(
@@ -90,14 +84,21 @@ def at_shape(
         same = [one for one in kept if one.schedule == tile.schedule]
         if len(same) < most_each and len(kept) < MOST:
             kept.append(tile)
-    walking = [tile for tile in kept if tile.schedule in _WALKING][:_MOST_GROUPED]
+    walking = [tile for tile in kept if tile.schedule in _WALKING]
     grouped = [
-        replace(tile, group_m=group)
-        for tile in walking
-        for group in _GROUPS
-        if shape.m > min(group, GROUP_M) * tile.m
+        tile
+        for tile in _grouped(walking[:_MOST_GROUPED])
+        if shape.m > min(tile.group_m, GROUP_M) * tile.m
     ]
     return [*kept, *grouped]
+
+
+def _grouped(tiles: Sequence[Tile]) -> Iterator[Tile]:
+    """In the other groups, those whose programs walk from tile to tile."""
+    for tile in tiles:
+        if tile.schedule in _WALKING:
+            for group in _GROUPS:
+                yield replace(tile, group_m=group)
 
 
 def _deepest(tile: Tile, plan: Plan, target: Target) -> Tile | None:
