@@ -61,10 +61,13 @@ _ATTRIBUTES = {
     "tma": {"async_copy_global_to_shared", "async_copy_shared_to_global", "store_wait"},
 }  # fmt: skip
 _OF_VALUES = {
-    "ALL", "T", "count", "device", "index", "layout", "load", "parts", "permute", "run",
-    "schedule", "shape", "store", "stride", "to", "type", "unsqueeze",
+    "ALL", "T", "count", "device", "index", "layout", "load", "parts", "permute",
+    "reshape", "run", "schedule", "shape", "store", "stride", "to", "type", "unsqueeze",
     "m", "n", "k", "group_m", "rows", "columns", "stages", "warpgroups", "warps",
 }  # fmt: skip
+
+NAMES_OF_MODULES = frozenset(_BUILTINS | set(_ATTRIBUTES) | _SUPPORT | _LAUNCH)
+"""What any module may use by its plain name without defining it."""
 
 
 _DECORATORS = ("triton.jit", "triton.autotune", "gluon.jit", "remembered")
@@ -88,7 +91,7 @@ def check_module(tree: ast.Module, name: str) -> None:
         raise NotAllowed(f"module {name} does not define {name} once")
     nodes = list(ast.walk(tree))
     bound = _bound(nodes)
-    known = _BUILTINS | set(_ATTRIBUTES) | _SUPPORT | _LAUNCH | bound
+    known = bound | NAMES_OF_MODULES
     if clash := bound & (set(_ATTRIBUTES) | set(dir(builtins)) & _BUILTINS):
         raise NotAllowed(f"module {name} binds {sorted(clash)}")
     for node in nodes:

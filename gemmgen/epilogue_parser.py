@@ -13,6 +13,7 @@ from gemmgen.epilogue import AXES, Epilogue, Operand, Statement
 from gemmgen.errors import Location, SpecError, not_built, one_of, quoted, unknown
 from gemmgen.expression import Binary, Call, Name, Negate, Node, Number, names
 from gemmgen.functions import OPS
+from gemmgen.reserved import is_reserved
 
 MAX_CHARACTERS = 4096
 MAX_DEPTH = 32
@@ -26,18 +27,6 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     **{ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">"},
     **{ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="},
 }
-
-# Names that a generated kernel or launcher uses for itself.
-_TAKEN = frozenset(
-    (
-        *("acc", "pid", "k", "step", "tile_m", "tile_n", "swizzle"),
-        *("tl", "triton", "torch", "range", "min", "float"),
-        *("out", "grid", "tile", "batch", "check", "number", "result", "rows"),
-        *("select", "split", "offset_type", "alignment", "on_device"),
-    )
-)
-_TAKEN_PREFIXES = ("stride_", "offs_", "mask_")
-_TAKEN_SUFFIXES = ("_ptr", "_offs", "_rows")
 
 
 class _Mistake(Exception):
@@ -76,7 +65,7 @@ class _Parser:
         # A scalar's empty index is no Python: it is parsed as a call without arguments.
         self.readable = re.sub(r"\[( *)\]", r"(\1)", text)
         self.default_target = default_target
-        self.taken = taken | _TAKEN | set(FUNCTIONS)
+        self.taken = taken | set(FUNCTIONS)
         self.lines = [0]
         for line in text.split("\n"):
             self.lines.append(self.lines[-1] + len(line) + 1)
@@ -153,11 +142,7 @@ class _Parser:
             raise self.fail(
                 node, f"{kind} {quoted(name)} must be a lower-case Python name"
             )
-        if not allowed and (
-            name in self.taken
-            or name.startswith(_TAKEN_PREFIXES)
-            or name.endswith(_TAKEN_SUFFIXES)
-        ):
+        if not allowed and (name in self.taken or is_reserved(name)):
             raise self.fail(
                 node, f"{kind} {quoted(name)} has a name that the kernel itself uses"
             )

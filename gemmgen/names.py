@@ -5,6 +5,7 @@ import keyword
 
 from gemmgen.errors import quoted
 from gemmgen.kinds import Identifier
+from gemmgen.reserved import IN_MODULES
 
 _KIND = Identifier("name")
 
@@ -14,9 +15,7 @@ _LATER = {"type", "aiter", "anext", "copyright", "credits", "exit", "license", "
 _TAKEN: dict[str, frozenset[str]] = {
     "a keyword of Python": frozenset([*keyword.kwlist, *keyword.softkwlist]),
     "a builtin of Python": frozenset([*dir(builtins), *_LATER]),
-    "a name that generated modules use": frozenset(
-        ["gemmgen", "torch", "triton", "tl"]
-    ),
+    "a name that generated modules use": frozenset(["gemmgen", *IN_MODULES]),
     "the name of a device on Windows": frozenset(
         ["con", "prn", "aux", "nul"]
         + [f"{port}{digit}" for port in ("com", "lpt") for digit in range(10)]

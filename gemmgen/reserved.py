@@ -1,0 +1,21 @@
+"""Names that generated modules use for themselves, so that no operand has them."""
+
+from gemmgen.allowlist import NAMES_OF_MODULES
+
+IN_MODULES = (*NAMES_OF_MODULES, "consume", "on_device", "produce", "swizzle")
+"""Those at the top of a module, which no kernel may be called either."""
+_IN_LAUNCHERS = ("batch", "grid", "out", "parts", "schedules", "tile", "tiles")
+_IN_KERNELS = (
+    *("acc", "arguments", "blocks", "consumer", "first", "first_m", "first_n", "free"),
+    *("full", "held", "i", "inside", "k", "layout", "loads", "mine", "part", "pid"),
+    *("products", "slot", "stage", "step", "sums", "taken", "there", "tile_m"),
+    *("tile_n", "tiles_m", "tiles_n", "total", "turn", "turned"),
+)
+_NAMES = frozenset((*IN_MODULES, *_IN_LAUNCHERS, *_IN_KERNELS))
+_PREFIXES = ("mask_", "offs_", "stride_")
+_SUFFIXES = ("_desc", "_offs", "_ptr", "_ring", "_rows", "_tiles")
+
+
+def is_reserved(name: str) -> bool:
+    """Whether some generated module uses the name, in any of its schedules."""
+    return name in _NAMES or name.startswith(_PREFIXES) or name.endswith(_SUFFIXES)

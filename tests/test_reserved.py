@@ -1,0 +1,44 @@
+"""No operand has a name that a generated module uses for itself."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from gemmgen.functions import OPS
+from gemmgen.plan import Plan, plans
+from gemmgen.reserved import is_reserved
+from gemmgen.spec import parse
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = plans(parse((ROOT / "spec.yaml").read_bytes(), "spec.yaml"))
+
+
+def bound(tree: ast.Module) -> set[str]:
+    """The names that a module and its functions bind; those of an epilogue's functions
+    and of `swizzle` are theirs alone."""
+    found: set[str] = set()
+    for statement in tree.body:
+        if isinstance(statement, (ast.Import, ast.ImportFrom)):
+            found |= {(one.asname or one.name).split(".")[0] for one in statement.names}
+        if isinstance(statement, ast.FunctionDef):
+            found.add(statement.name)
+            if statement.name not in {*OPS, "swizzle"}:
+                for node in ast.walk(statement):
+                    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                        found.add(node.id)
+                    if isinstance(node, ast.arg):
+                        found.add(node.arg)
+    return found
+
+
+@pytest.mark.parametrize("plan", KERNELS, ids=lambda plan: plan.name)
+def test_what_a_module_binds_is_reserved(plan: Plan) -> None:
+    text = (ROOT / "generated" / f"{plan.name}.py").read_text(encoding="utf-8")
+    own = {one.name for one in (plan.a, plan.b, *plan.operands, *plan.results)}
+    left = {
+        name
+        for name in bound(ast.parse(text)) - own - {*OPS}
+        if name[0].isalpha() and name.islower() and not name.startswith(plan.name)
+    }
+    assert [name for name in sorted(left) if not is_reserved(name)] == []
