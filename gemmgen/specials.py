@@ -109,11 +109,11 @@ def _parts_spill(
 ) -> bool:
     """Whether parts of K spill 8 bytes in some kernel.
 
-    32 rows in many parts do in tf32 for sm_100, in tf32x3 for sm_90 (Triton 3.9), and
-    in bf16 with gelu for sm_80 (3.6); 64 in tma with fp32 results for sm_100 (3.9).
+    32 rows in many parts do in tf32 for sm_90 and in bf16 with gelu for sm_80 (Triton
+    3.6), 64 in tma with fp32 results for sm_100 (3.9).
     """
     if (m, split_k) == (32, 2 * FILL):
-        return product.kind.startswith("tf32") or target.architecture < 90
+        return product.kind == "tf32" or target.architecture < 90
     wide = product.out_bytes == 4 and target.architecture >= 100
     return wide and (schedule, m, split_k) == ("tma", 64, FILL)
 
