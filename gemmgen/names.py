@@ -4,6 +4,7 @@ import builtins
 import keyword
 
 from gemmgen.errors import quoted
+from gemmgen.functions import OPS
 from gemmgen.kinds import Identifier
 from gemmgen.reserved import IN_MODULES
 
@@ -16,6 +17,7 @@ _TAKEN: dict[str, frozenset[str]] = {
     "a keyword of Python": frozenset([*keyword.kwlist, *keyword.softkwlist]),
     "a builtin of Python": frozenset([*dir(builtins), *_LATER]),
     "a name that generated modules use": frozenset(["gemmgen", *IN_MODULES]),
+    "a function of epilogues": frozenset(OPS),
     "the name of a device on Windows": frozenset(
         ["con", "prn", "aux", "nul"]
         + [f"{port}{digit}" for port in ("com", "lpt") for digit in range(10)]
