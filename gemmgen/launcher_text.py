@@ -1,4 +1,4 @@
-"""The text of a launcher: its checks, its launch.
+"""The text of a launcher: its checks, its results, the choice of a launch.
 
 Every choice between two spellings is made here, so that a template has none.
 """
@@ -8,34 +8,18 @@ from dataclasses import dataclass
 
 from gemmgen.dtypes import DTYPES
 from gemmgen.functions import FAST
-from gemmgen.kernel_text import KernelText, helpers
+from gemmgen.kernel_text import helpers
+from gemmgen.launch_text import (
+    LaunchText,
+    input_names,
+    launched,
+    only_n,
+    result_names,
+    sizes,
+)
 from gemmgen.layouts import AXIS_SIZES
 from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
-from gemmgen.schedules import SCHEDULES, SPECIALIZED, described, transposes
-
-_CONSTANTS = {
-    "BLOCK_M": "tile.m",
-    "BLOCK_N": "tile.n",
-    "BLOCK_K": "tile.k",
-    "GROUP_M": "tile.group_m",
-    "STAGES": "tile.stages",
-    "WARPGROUPS": "tile.warpgroups",
-}
-_ONE_A_TILE = "(tile.count(M, N),)"
-_ONE_A_PART = "(tiles, parts)"
-_ONE_AN_SM = "(min(tile.count(M, N), processors({device})),)"
-_GRIDS = {
-    "tiled": _ONE_A_TILE,
-    "tma": _ONE_A_PART,
-    "split_k": _ONE_A_PART,
-    "persistent": _ONE_AN_SM,
-    SPECIALIZED: _ONE_AN_SM,
-    "gemv": "(triton.cdiv(N, tile.n), M)",
-}
-_RACED_GRID = (
-    'lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),)'
-)
 
 
 @dataclass(frozen=True)
@@ -45,33 +29,19 @@ class LauncherText:
     plan: Plan
 
     @property
-    def arguments(self) -> list[str]:
-        """The launcher's inputs by name: A, B, operands."""
-        plan = self.plan
-        return [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
+    def launches(self) -> list[LaunchText]:
+        """The launch of every schedule."""
+        return [LaunchText(self.plan, name) for name in self.plan.schedules]
+
+    @property
+    def launched(self) -> list[str]:
+        """What `_launch` takes: the inputs, the results."""
+        return launched(self.plan)
 
     @property
     def result_names(self) -> list[str]:
         """The results by name."""
-        return [one.name for one in self.plan.results]
-
-    @property
-    def launched(self) -> list[str]:
-        """What `_launch` takes: the inputs and the results."""
-        return [*self.arguments, *self.result_names]
-
-    @property
-    def launch_sizes(self) -> list[str]:
-        """The statements that read M, N and K off two matrices."""
-        return [
-            f"{', '.join(self.plan.a.stored_sizes)} = {self.plan.a.name}.shape",
-            f"{self._only_n} = {self.plan.b.name}.shape",
-        ]
-
-    @property
-    def _only_n(self) -> str:
-        sizes = self.plan.b.stored_sizes
-        return ", ".join("N" if size == "N" else "_" for size in sizes)
+        return result_names(self.plan)
 
     @property
     def annotated_arguments(self) -> list[str]:
@@ -79,7 +49,7 @@ class LauncherText:
         numbers = {one.name for one in self.plan.operands if one.is_number}
         return [
             f"{name}: {'float' if name in numbers else 'torch.Tensor'}"
-            for name in self.arguments
+            for name in input_names(self.plan)
         ]
 
     @property
@@ -104,7 +74,7 @@ class LauncherText:
             f"torch.{torch_type})"
         )
         shape = ", ".join('"N"' if s == "N" else s for s in b.stored_sizes)
-        yield f"{self._only_n} = " + self._check(b.name, shape, plan.dtype)
+        yield f"{only_n(plan)} = " + self._check(b.name, shape, plan.dtype)
         for one in plan.operands:
             if one.is_number:
                 yield f'{one.name} = number("{plan.name}", "{one.name}", {one.name})'
@@ -172,9 +142,9 @@ class LauncherText:
         used = {
             "check": True,
             "result": True,
-            "alignment": any(self.kernel(one).aligns for one in plan.schedules),
-            "offset_type": any(self.kernel(one).indexes for one in plan.schedules),
-            "processors": any(_GRIDS[one] == _ONE_AN_SM for one in plan.schedules),
+            "alignment": any(one.kernel.aligns for one in self.launches),
+            "offset_type": any(one.kernel.indexes for one in self.launches),
+            "processors": any(one.asks_processors for one in self.launches),
             "ANY": bool(plan.rows),
             "FILL": any(row.tile.split_k < 0 for row in plan.rows),
             "FULL": any(row.full for row in plan.rows),
@@ -191,128 +161,27 @@ class LauncherText:
     @property
     def launching(self) -> list[str]:
         """The names that the module takes from the launch module."""
-        blocks = ["Block"] if self.described else []
+        blocks = ["Block"] if any(one.in_blocks for one in self.launches) else []
         return [*blocks, "Launch", "remembered"]
-
-    def kernel(self, schedule: str) -> KernelText:
-        """The kernel of a schedule."""
-        return KernelText(self.plan, SCHEDULES[schedule])
-
-    @property
-    def tensor_names(self) -> list[str]:
-        """Every tensor that the kernel reads or writes."""
-        numbers = {one.name for one in self.plan.operands if one.is_number}
-        return [name for name in self.launched if name not in numbers]
-
-    @property
-    def described(self) -> dict[str, str]:
-        """For each schedule with descriptors, the tensors that they describe."""
-        return {
-            name: f"({', '.join(self._described(name))})"
-            for name in self.plan.schedules
-            if SCHEDULES[name].described
-        }
-
-    def _described(self, schedule: str) -> list[str]:
-        plan, roles = self.plan, described(schedule, self.plan.product.kind)
-        matrices = [one.name for one in plan.operands if one.is_matrix]
-        by_role = {
-            "inputs": [plan.a.name, plan.b.name],
-            "operands": matrices,
-            "results": self.result_names,
-        }
-        return [
-            name for role, names in by_role.items() for name in names if role in roles
-        ]
-
-    def tensors(self, schedule: str) -> list[str]:
-        """What the kernel takes first: tensors, or their blocks, and numbers."""
-        blocks = self._described(schedule)
-        return [
-            self._block(name, schedule) if name in blocks else name
-            for name in self.launched
-        ]
-
-    def _block(self, name: str, schedule: str) -> str:
-        """`Block(w, tile.n, tile.k)`, in the order in which the tensor is stored."""
-        plan, sides = self.plan, {axis: f"tile.{axis}" for axis in "mnk"}
-        if schedule == SPECIALIZED:  # the part of one consumer
-            turned = transposes(schedule, plan.product.kind, plan.layout)
-            sides |= {"n": "tile.columns"} if turned else {"m": "tile.rows"}
-        inputs = {one.name: one for one in (plan.a, plan.b)}
-        axes = inputs[name].stored_axes if name in inputs else ("m", "n")
-        arguments = [name, *(sides[axis] for axis in axes)]
-        if name in inputs and plan.precision == "tf32":
-            arguments.append("to_tf32=True")
-        return f"Block({', '.join(arguments)})"
-
-    def values(self, schedule: str) -> list[str]:
-        """What the kernel takes after them: sizes, strides, compile-time constants."""
-        text, plan = self.kernel(schedule), self.plan
-        strides = dict(zip(plan.a.strides, plan.a.stride_values, strict=True))
-        strides |= dict(zip(plan.b.strides, plan.b.stride_values, strict=True))
-        for one in plan.operands:
-            strides |= dict(zip(one.strides, one.stride_values, strict=True))
-        for result in plan.results:
-            matrix = result.matrix
-            strides |= dict(zip(matrix.strides, matrix.stride_values, strict=True))
-        found = ["M", "N", "K", *(("parts",) if text.schedule.splits else ())]
-        found += [strides[name] for name in text.strides]
-        if text.indexes:
-            found.append(f"offset_type({', '.join(self.tensor_names)})")
-        if text.aligns:
-            found.append(f"alignment({plan.a.name}, {plan.b.name})")
-        if plan.rows:
-            found += [_CONSTANTS[one] for one in text.schedule.constants]
-        return found
-
-    def grid(self, schedule: str) -> str:
-        """The programs of a launch."""
-        if self.plan.configs:
-            return _RACED_GRID
-        return _GRIDS[schedule].format(device=f"{self.plan.a.name}.device")
-
-    def preparation(self, schedule: str) -> list[str]:
-        """The statements before a schedule's `Launch`."""
-        if not SCHEDULES[schedule].splits:
-            return self.launch_sizes
-        return [
-            *self.launch_sizes,
-            "tiles = tile.count(M, N)",
-            f"parts = tile.parts(tiles, K, {self.plan.a.name}.device)",
-        ]
-
-    def call(self, schedule: str) -> list[str]:
-        """The arguments of a schedule's `Launch`."""
-        plan = self.plan
-        return [
-            self.kernel(schedule).name,
-            self.grid(schedule),
-            f"({', '.join(self.tensors(schedule))})",
-            f"({', '.join(self.values(schedule))})",
-            *(("tile",) if plan.rows else ()),
-            *(("splits=True",) if SCHEDULES[schedule].splits else ()),
-        ]
-
-    @property
-    def launch_parameters(self) -> list[str]:
-        """What each schedule's function takes."""
-        return [*(("tile",) if self.plan.rows else ()), *self.launched]
 
     @property
     def launch_choice(self) -> list[str]:
         """The statements that choose the tile and launch its kernel."""
-        arguments = ", ".join(self.launch_parameters)
-        if self.plan.configs:
+        plan, launches = self.plan, self.launches
+        arguments = ", ".join(launches[0].parameters)
+        if plan.configs:
             return [f"_tiled({arguments}).run()"]
-        needed = "".join(f", {key}={value}" for key, value in self.described.items())
-        device = f"{self.plan.a.name}.device"
-        choice = f"tile = select(TILES, {device}, (M, N, K){needed})"
-        if len(self.plan.schedules) == 1:
-            return [*self.launch_sizes, choice, f"_tiled({arguments}).run()"]
-        prepared = ", ".join(f'"{name}": _{name}' for name in self.plan.schedules)
+        needed = "".join(
+            f", {one.name}=({', '.join(one.in_blocks)})"
+            for one in launches
+            if one.in_blocks
+        )
+        choice = f"tile = select(TILES, {plan.a.name}.device, (M, N, K){needed})"
+        if len(launches) == 1:
+            return [*sizes(plan), choice, f"_tiled({arguments}).run()"]
+        prepared = ", ".join(f'"{one.name}": _{one.name}' for one in launches)
         return [
-            *self.launch_sizes,
+            *sizes(plan),
             choice,
             f"schedules = {{{prepared}}}",
             f"schedules[tile.schedule]({arguments}).run()",

@@ -31,8 +31,8 @@ LAYERS = (
     "kinds names nodes yaml_source shorthand schema validation expansion spec",
     "arguments model reasons tile_text shapes block_cost cost decision waves choice",
     "candidates specials tuning_file dispatch tiling product header plan",
-    "description kernel_text consumer_text specialized_text launcher_text table_text",
-    "render",
+    "description kernel_text consumer_text specialized_text launch_text launcher_text",
+    "table_text render",
     "folder lockfile workers builder",
     "starter output drawing explanation",
     "verification measurement benchmark tuning",
@@ -43,10 +43,6 @@ ORDER = [name for layer in LAYERS for name in layer.split()]
 MAY_IMPORT_TORCH = {"verification", "measurement", "benchmark", "tuning"}
 MAY_PRINT = {"cli", "commands", "output"}
 
-# Longer than a module may be, each with the reason; an entry that is not needed fails.
-LONG_MODULES: dict[str, str] = {
-    "launcher_text.py": "a launch for each schedule",
-}
 # Python that is copied as it stands, so it is no template to be read as a kernel.
 LONG_TEMPLATES = {"support.py.jinja": 400, "launch.py.jinja": 400}
 
@@ -158,8 +154,7 @@ def test_only_the_command_line_prints(path: Path) -> None:
 
 @each_module
 def test_modules_are_short(path: Path) -> None:
-    long = len(path.read_text(encoding="utf-8").splitlines()) > 300
-    assert long == (path.name in LONG_MODULES)
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 300
 
 
 @each_module
