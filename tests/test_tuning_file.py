@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmgen import tuning_file
+from gemmgen import shapes, tuning_file
 from gemmgen.cli import main
 from gemmgen.decision import ANY, Rule
 from gemmgen.errors import SpecErrors, UsageError
 from gemmgen.model import Tile
+from gemmgen.plan import load
 from gemmgen.shapes import LARGEST, Shape
 from gemmgen.targets import TARGETS
 from gemmgen.tile_text import spelled
@@ -390,3 +391,14 @@ def test_a_changed_table_is_drift_and_a_changed_time_is_none(
     assert "generated/one.py: outdated\n" in capsys.readouterr().out
     assert main(["build", "spec.yaml"]) == 0
     assert "generated/one.py: rewritten\n" in capsys.readouterr().out
+
+
+def test_the_lists_of_shapes_are_those_of_the_projects_own_file() -> None:
+    """So that whoever tunes another GPU gets as much to choose from."""
+    kernels = {plan.name for plan in load(ROOT / "spec.yaml")}
+    listed: dict[str, set[Shape]] = {}
+    for name in ("suite.yaml", "tuning_shapes.yaml"):
+        for kernel, found in shapes.read(ROOT / "benchmarks" / name, kernels).items():
+            listed.setdefault(kernel, set()).update(found)
+    timed = tuning_file.read(ROOT / "tuning" / "nvidia_h200.yaml").kernels
+    assert listed == {name: set(one.times) for name, one in timed.items()}
