@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from gemmgen.layouts import LAYOUTS
-from gemmgen.model import Product, Tile, instruction, ring_blocks, threads
-from gemmgen.schedules import SCHEDULES, SPECIALIZED, from_registers, transposes
+from gemmgen.model import Product, Tile, instruction, ring_blocks, sides, threads
+from gemmgen.schedules import SCHEDULES, SPECIALIZED, from_registers
 from gemmgen.targets import Target
 
 _SHARED_BYTES_PER_CLOCK = 128
@@ -110,8 +110,7 @@ def block_cost(
     stay in step. Blocks are written to shared memory once and read once.
     """
     rates, row = target.rates, SCHEDULES[tile.schedule]
-    turned = transposes(tile.schedule, product.kind, product.layout)
-    rows, columns = (tile.n, tile.m) if turned else (tile.m, tile.n)
+    rows, columns = sides(tile, product)
     by = instruction(tile, product, target)
     rows = max(rows, _UNIT_ROWS.get(by, 1))
     line = tile.k * product.bytes
@@ -190,8 +189,7 @@ def _taking(tile: Tile, product: Product, unit: float) -> float:
     """
     if not from_registers(tile.schedule, product.kind, product.layout):
         return 0.0
-    turned = transposes(tile.schedule, product.kind, product.layout)
-    elements = (tile.n if turned else tile.m) * tile.k
+    elements = sides(tile, product)[0] * tile.k
     hidden = 0.0 if tile.takes_turns else unit / 2
     return max(0.0, _HELD_AT_LEAST + elements * _TAKEN - hidden)
 

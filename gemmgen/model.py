@@ -1,8 +1,7 @@
 """What a tile takes of a target: shared memory, registers, the unit that multiplies.
 
-Pure arithmetic over the tables, nothing measured at run time. The shared-memory rule
-holds for pointer kernels as Triton 3.6 compiles them; tests compare it with the
-compiler over every kernel and a grid of tiles.
+Pure arithmetic over the tables, nothing measured at run time. Tests compare shared
+memory with what Triton takes, over every kernel and a grid of tiles.
 """
 
 import math
@@ -38,9 +37,8 @@ class Product:
     precision. `out_bytes` is the size of the largest result element, `tile_bytes` that
     of all buffers for results and operands [m, n] together, `vector_bytes` that of the
     largest operand [m] or [n], `matrix_bytes` and `result_bytes` those of all operands
-    [m, n] and of all results together.
-    `passed` counts operands, and results beyond the first. `operations` is what the
-    epilogue computes for an element, in instructions.
+    [m, n] and of all results together. `passed` counts operands, and results beyond
+    the first. `operations` is what the epilogue computes for an element.
     """
 
     kind: str
@@ -107,6 +105,12 @@ def block_k(wanted: int, product: Product) -> int:
     return max(16, wanted // product.bytes)
 
 
+def sides(tile: Tile, product: Product) -> tuple[int, int]:
+    """Rows and columns of what is multiplied: n and m where that is the transpose."""
+    turned = transposes(tile.schedule, product.kind, product.layout)
+    return (tile.n, tile.m) if turned else (tile.m, tile.n)
+
+
 def instruction(tile: Tile, product: Product, target: Target) -> str:
     """The unit that Triton multiplies the tile with: fma, mma, wgmma or tcgen05.
 
@@ -118,9 +122,7 @@ def instruction(tile: Tile, product: Product, target: Target) -> str:
         return "fma"
     if product.kind == "fp64" and target.architecture > 90:
         return "fma"
-    turned = transposes(tile.schedule, product.kind, product.layout)
-    rows = tile.n if turned else tile.m
-    whole = rows >= 64 and tile.warps % 4 == 0
+    whole = sides(tile, product)[0] >= 64 and tile.warps % 4 == 0
     if product.kind == "fp64" or target.architecture < 90 or not whole:
         return "mma"
     return "tcgen05" if target.architecture >= 100 else "wgmma"
@@ -145,8 +147,7 @@ def why_not_compiled(tile: Tile, product: Product, target: Target) -> str | None
 
 def _shareable(tile: Tile, product: Product) -> bool:
     """Whether a tile can be cut into the parts of its consumers."""
-    turned = transposes(tile.schedule, product.kind, product.layout)
-    shared, whole = (tile.n, tile.m) if turned else (tile.m, tile.n)
+    shared, whole = sides(tile, product)
     parted = 4 * shared in (64 * tile.warps, 128 * tile.warps, 256 * tile.warps)
     return tile.warps in (4, 8, 12) and parted and not whole & (whole - 1)
 
@@ -204,8 +205,7 @@ def _ring_memory(tile: Tile, product: Product, target: Target) -> int:
     stage = (tile.m + tile.n) * tile.k * product.bytes
     ring = ring_blocks(tile, product, target) * stage
     if unit in ("wgmma", "tcgen05") and product.kind == "tf32x3":
-        right = tile.m if row.transposes else tile.n
-        ring += 2 * right * tile.k * product.bytes - stage
+        ring += 2 * sides(tile, product)[1] * tile.k * product.bytes - stage
     if unit == "tcgen05":
         ring += 8 if tile.stages == 1 or product.kind == "tf32x3" else 16
     if row.described:
