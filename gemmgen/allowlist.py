@@ -90,7 +90,7 @@ def check_module(tree: ast.Module, name: str) -> None:
     if public != [name]:
         raise NotAllowed(f"module {name} does not define {name} once")
     nodes = list(ast.walk(tree))
-    bound = _bound(nodes)
+    bound = bound_names(nodes)
     known = bound | NAMES_OF_MODULES
     if clash := bound & (set(_ATTRIBUTES) | set(dir(builtins)) & _BUILTINS):
         raise NotAllowed(f"module {name} binds {sorted(clash)}")
@@ -129,7 +129,7 @@ def _is_plain(node: ast.expr) -> bool:
     )
 
 
-def _bound(nodes: Sequence[ast.AST]) -> set[str]:
+def bound_names(nodes: Sequence[ast.AST]) -> set[str]:
     """Every name that the module itself binds, but for imports."""
     bound = set()
     for node in nodes:

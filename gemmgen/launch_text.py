@@ -55,7 +55,7 @@ def only_n(plan: Plan) -> str:
     return ", ".join("N" if size == "N" else "_" for size in plan.b.stored_sizes)
 
 
-def sizes(plan: Plan) -> list[str]:
+def read_sizes(plan: Plan) -> list[str]:
     """The statements that read M, N and K off two matrices."""
     return [
         f"{', '.join(plan.a.stored_sizes)} = {plan.a.name}.shape",
@@ -85,9 +85,9 @@ class LaunchText:
     def preparation(self) -> list[str]:
         """The statements before the `Launch`."""
         if not SCHEDULES[self.name].splits:
-            return sizes(self.plan)
+            return read_sizes(self.plan)
         return [
-            *sizes(self.plan),
+            *read_sizes(self.plan),
             "tiles = tile.count(M, N)",
             f"parts = tile.parts(tiles, K, {self.plan.a.name}.device)",
         ]
@@ -161,9 +161,8 @@ class LaunchText:
         found = ["M", "N", "K", *(("parts",) if text.schedule.splits else ())]
         found += [strides[name] for name in text.strides]
         if text.indexes:
-            numbers = {one.name for one in plan.operands if one.is_number}
-            tensors = [one.name for one in taken if one.name not in numbers]
-            found.append(f"offset_type({', '.join(tensors)})")
+            tensors = [plan.a.name, plan.b.name, *(one.name for one in plan.tensors)]
+            found.append(f"offset_type({', '.join([*tensors, *result_names(plan)])})")
         if text.aligns:
             found.append(f"alignment({plan.a.name}, {plan.b.name})")
         if plan.rows:

@@ -14,8 +14,8 @@ from gemmgen.launch_text import (
     input_names,
     launched,
     only_n,
+    read_sizes,
     result_names,
-    sizes,
 )
 from gemmgen.layouts import AXIS_SIZES
 from gemmgen.operations import OPERATIONS
@@ -178,10 +178,10 @@ class LauncherText:
         )
         choice = f"tile = select(TILES, {plan.a.name}.device, (M, N, K){needed})"
         if len(launches) == 1:
-            return [*sizes(plan), choice, f"_tiled({arguments}).run()"]
+            return [*read_sizes(plan), choice, f"_tiled({arguments}).run()"]
         prepared = ", ".join(f'"{one.name}": _{one.name}' for one in launches)
         return [
-            *sizes(plan),
+            *read_sizes(plan),
             choice,
             f"schedules = {{{prepared}}}",
             f"schedules[tile.schedule]({arguments}).run()",

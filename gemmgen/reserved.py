@@ -2,7 +2,7 @@
 
 from gemmgen.allowlist import NAMES_OF_MODULES
 
-IN_MODULES = (*NAMES_OF_MODULES, "consume", "on_device", "produce", "swizzle")
+IN_MODULES = NAMES_OF_MODULES | {"consume", "on_device", "produce", "swizzle"}
 """Those at the top of a module, which no kernel may be called either."""
 _IN_LAUNCHERS = ("batch", "grid", "out", "parts", "schedules", "tile", "tiles")
 _IN_KERNELS = (

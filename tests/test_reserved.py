@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from gemmgen.allowlist import bound_names
 from gemmgen.functions import OPS
 from gemmgen.plan import Plan, plans
 from gemmgen.reserved import is_reserved
@@ -22,13 +23,8 @@ def bound(tree: ast.Module) -> set[str]:
         if isinstance(statement, (ast.Import, ast.ImportFrom)):
             found |= {(one.asname or one.name).split(".")[0] for one in statement.names}
         if isinstance(statement, ast.FunctionDef):
-            found.add(statement.name)
-            if statement.name not in {*OPS, "swizzle"}:
-                for node in ast.walk(statement):
-                    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                        found.add(node.id)
-                    if isinstance(node, ast.arg):
-                        found.add(node.arg)
+            alone = statement.name in {*OPS, "swizzle"}
+            found |= bound_names([statement] if alone else list(ast.walk(statement)))
     return found
 
 
