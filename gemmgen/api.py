@@ -131,9 +131,9 @@ def tune(
     without a GPU.
     """
     _need("tune", "torch", "triton", "hypothesis", "numpy")
-    from gemmgen import tuning
+    from gemmgen.tuning import session
 
-    return tuning.tune(
+    return session.tune(
         specs,
         shapes_file=shapes,
         only=only,
@@ -149,13 +149,12 @@ def calibrate(
     """Fit the cost model's constants to the times in the tuning files beside the specs.
 
     Writes them into the files, with rules made anew, and returns each file's fit: the
-    constants and how far off the model is. Needs no GPU. Raises `UsageError` if there
-    is no tuning file.
+    constants and how far off the model is. Needs neither torch nor a GPU. Raises
+    `UsageError` if there is no tuning file.
     """
-    _need("tune", "torch", "triton", "hypothesis", "numpy")
-    from gemmgen import tuning
+    from gemmgen.tuning import calibration
 
-    return tuning.calibrate(specs, on_step)
+    return calibration.calibrate(specs, on_step)
 
 
 def bench(

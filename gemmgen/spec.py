@@ -48,14 +48,12 @@ class KernelSpec:
     dtype: Dtypes
     precision: str | None
     layout: str
-    scaling: str
     epilogue: str
     operands: dict[str, str]
     outputs: tuple[tuple[str, str | None], ...]
     tiles: tuple[Tile, ...]
     schedule: tuple[str, ...]
     autotune: str | None
-    batch_invariant: bool
     draft: Draft = field(repr=False, compare=False)
     pieces: tuple[Piece, ...] = field(repr=False, compare=False)
 
@@ -227,14 +225,12 @@ def _kernel(draft: Draft) -> KernelSpec:
         dtype=_dtypes(draft),
         precision=_given(draft, "precision"),
         layout=layout,
-        scaling=_given(draft, "scaling") or SCALINGS[0],
         epilogue="".join(piece.text for piece in pieces),
         operands=_given(draft, "operands") or {},
         outputs=_outputs(draft),
         tiles=_tiles(draft),
         schedule=_schedule(draft),
         autotune=_given(draft, "autotune"),
-        batch_invariant=bool(_given(draft, "batch_invariant")),
         draft=draft,
         pieces=pieces,
     )

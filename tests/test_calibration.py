@@ -1,5 +1,8 @@
 """Calibration: the model's constants, fitted to times in a tuning file."""
 
+import os
+import subprocess
+import sys
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
@@ -15,6 +18,7 @@ from gemmgen.targets import TARGETS, Rates
 from gemmgen.tuning.calibration import fit
 from gemmgen.tuning_file import Measured, Tuning
 
+ROOT = Path(__file__).resolve().parent.parent
 SPEC = "gemmgen: 1\ntargets: [sm_90]\nkernels: [{name: one, op: linear, dtype: bf16}]\n"
 SHAPES = [
     Shape(m, n, k)
@@ -84,6 +88,20 @@ def test_the_command_writes_constants_and_rules(
     text = Path("tuning/gpu.yaml").read_text()
     assert main(["tune", "spec.yaml", "--calibrate"]) == 0
     assert Path("tuning/gpu.yaml").read_text() == text
+
+
+def test_the_command_is_arithmetic_alone(home: Path) -> None:
+    """Poisoned modules end any process that imports them."""
+    poison = home / "poison"
+    poison.mkdir()
+    for name in ("torch", "triton", "numpy", "hypothesis"):
+        (poison / f"{name}.py").write_text("raise SystemExit(9)")
+    done = subprocess.run(
+        [sys.executable, "-m", "gemmgen.cli", "tune", "spec.yaml", "--calibrate"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(poison), str(ROOT)])},
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_without_a_file_it_says_so(

@@ -38,14 +38,12 @@ def test_what_is_left_out() -> None:
         "dtype": Dtypes("bf16", "bf16", None, "bf16"),
         "precision": None,
         "layout": "NT",
-        "scaling": "none",
         "epilogue": "acc",
         "operands": {},
         "outputs": (),
         "tiles": (),
         "schedule": ("auto",),
         "autotune": None,
-        "batch_invariant": False,
     }
     assert parse(f"{HEAD}  - {{name: a, op: linear, dtype: bf16}}", "s").targets == (
         "sm_80",
@@ -70,9 +68,7 @@ GIVEN: dict[str, tuple[str, Any]] = {
     "dtype: fp16, tiles: auto": ("tiles", ()),
     "dtype: fp16, schedule: tiled": ("schedule", ("tiled",)),
     "dtype: fp16, schedule: [tiled]": ("schedule", ("tiled",)),
-    "dtype: fp16, scaling: none": ("scaling", "none"),
     "dtype: fp16, autotune: runtime": ("autotune", "runtime"),
-    "dtype: fp16, batch_invariant: false": ("batch_invariant", False),
 }  # fmt: skip
 
 
@@ -81,6 +77,14 @@ def test_what_is_given(settings: str) -> None:
     field, value = GIVEN[settings]
     op = "" if "op:" in settings else "op: linear, "
     assert getattr(one(op + settings), field) == value
+
+
+@pytest.mark.parametrize("setting", ["scaling: none", "batch_invariant: false"])
+def test_what_is_not_built_may_be_declined(setting: str) -> None:
+    plain, said = (
+        one(f"op: linear, dtype: fp16{more}") for more in ("", f", {setting}")
+    )
+    assert said == plain
 
 
 def test_tiles() -> None:

@@ -14,7 +14,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gemmgen  # noqa: E402
-from gemmgen import tuning, tuning_file  # noqa: E402
+from gemmgen import tuning_file  # noqa: E402
 from gemmgen.choice import exact_triton, first  # noqa: E402
 from gemmgen.cli import main  # noqa: E402
 from gemmgen.cost import predicted_time  # noqa: E402
@@ -27,6 +27,7 @@ from gemmgen.shapes import Shape  # noqa: E402
 from gemmgen.spec import parse  # noqa: E402
 from gemmgen.targets import TARGETS  # noqa: E402
 from gemmgen.tile_text import parsed, spelled  # noqa: E402
+from gemmgen.tuning import session  # noqa: E402
 from gemmgen.tuning.candidates import MOST, at_shape, candidates  # noqa: E402
 from gemmgen.tuning.choice import _passing, rules_for  # noqa: E402
 from gemmgen.tuning.trial import Trial  # noqa: E402
@@ -422,11 +423,11 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("spec.yaml").write_text(SPEC)
     Path("shapes.yaml").write_text(LIST)
-    monkeypatch.setattr(tuning, "require", lambda what: None)
-    monkeypatch.setattr(tuning, "architecture", lambda: 90)
-    monkeypatch.setattr(tuning, "environment", lambda: dict(MADE))
-    monkeypatch.setattr(tuning, "Gpu", FakeDevice)
-    monkeypatch.setattr(tuning, "Trial", Raced)
+    monkeypatch.setattr(session, "require", lambda what: None)
+    monkeypatch.setattr(session, "architecture", lambda: 90)
+    monkeypatch.setattr(session, "environment", lambda: dict(MADE))
+    monkeypatch.setattr(session, "Gpu", FakeDevice)
+    monkeypatch.setattr(session, "Trial", Raced)
     monkeypatch.setattr(Raced, "log", [])
     monkeypatch.setattr(Raced, "stop_at", None)
     return tmp_path
@@ -521,7 +522,7 @@ def test_other_versions_measure_again(
     home: Path, monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     tune(only="two")
-    monkeypatch.setattr(tuning, "environment", lambda: {**MADE, key: "other"})
+    monkeypatch.setattr(session, "environment", lambda: {**MADE, key: "other"})
     Raced.log.clear()
     tune(only="two")
     assert Raced.log == ["two", "128x512x512"]
@@ -532,7 +533,7 @@ def test_another_day_measures_nothing(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tune(only="two")
-    monkeypatch.setattr(tuning, "environment", lambda: {**MADE, "date": "2026-02-02"})
+    monkeypatch.setattr(session, "environment", lambda: {**MADE, "date": "2026-02-02"})
     Raced.log.clear()
     tune(only="two")
     assert Raced.log == ["two"]
@@ -545,7 +546,7 @@ def test_only_names_kernels(home: Path) -> None:
 
 def test_without_shapes_there_are_default_ones(home: Path) -> None:
     gemmgen.tune([Path("spec.yaml")], only="one")
-    assert Raced.log == ["one", *map(str, tuning.DEFAULT_SHAPES)]
+    assert Raced.log == ["one", *map(str, session.DEFAULT_SHAPES)]
 
 
 def test_a_shape_at_which_nothing_could_be_timed_breaks_nothing(
@@ -586,7 +587,7 @@ def test_a_shape_of_an_unknown_kernel(home: Path) -> None:
 
 
 def test_a_gpu_that_is_no_target(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "architecture", lambda: 120)
+    monkeypatch.setattr(session, "architecture", lambda: 120)
     with pytest.raises(EnvironmentMissing, match="no target like this GPU's, sm_120"):
         tune()
 
@@ -594,7 +595,7 @@ def test_a_gpu_that_is_no_target(home: Path, monkeypatch: pytest.MonkeyPatch) ->
 def test_a_gpu_that_the_spec_is_not_for(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning, "architecture", lambda: 100)
+    monkeypatch.setattr(session, "architecture", lambda: 100)
     with pytest.raises(UsageError, match="no kernel with tiles: auto for sm_100"):
         tune()
 

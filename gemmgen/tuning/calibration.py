@@ -1,15 +1,21 @@
 """The model's constants of a GPU, fitted to measured times."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 
+from gemmgen import tuning_file
 from gemmgen.cost import predicted_time
+from gemmgen.errors import UsageError
 from gemmgen.model import Product, Tile
-from gemmgen.plan import Plan
+from gemmgen.plan import Plan, load
 from gemmgen.shapes import Shape
-from gemmgen.targets import Rates, Target
+from gemmgen.targets import TARGETS, Rates, Target
+from gemmgen.tuning.record import measured, write
 from gemmgen.tuning_file import Tuning
+
+OnStep = Callable[[str], object]
 
 _FIRST_STEP, _LAST_STEP = 1.2, 1.01
 """Factors by which constants are tried, at first and in the end."""
@@ -42,11 +48,37 @@ class _Timing:
     weight: float
 
 
+def calibrate(specs: Sequence[Path], on_step: OnStep | None = None) -> dict[Path, Fit]:
+    """Fit the model to the times in each tuning file; make its rules anew.
+
+    Needs no GPU. `on_step` is told how far off the model is. Raises `UsageError` if
+    there is no tuning file beside the first spec.
+    """
+    plans = {plan.name: plan for spec in specs for plan in load(spec)}
+    paths = tuning_file.beside(specs[0])
+    if not paths:
+        raise UsageError(
+            f"{specs[0]}: no tuning file beside it: run gemmgen tune first"
+        )
+    fits = {}
+    for path in paths:
+        tuning = tuning_file.read(path)
+        target = TARGETS[tuning.target]
+        fits[path] = fit(tuning, plans, target, on_step)
+        target = replace(target, rates=fits[path].rates)
+        tuning = replace(tuning, rates=target.rates)
+        for name, known in tuning.kernels.items():
+            if name in plans:
+                again = measured(plans[name], target, known.times)
+                tuning = write(path, tuning, name, again)
+    return fits
+
+
 def fit(
     tuning: Tuning,
     plans: Mapping[str, Plan],
     target: Target,
-    on_step: Callable[[str], object] | None = None,
+    on_step: OnStep | None = None,
 ) -> Fit:
     """The rates that foretell the times of a tuning file best.
 

@@ -1,0 +1,114 @@
+"""A run of `gemmgen tune`: measures candidate tiles, writes the tuning file.
+
+Decides what is measured and when the file is written; the rest is next door.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from gemmgen import shapes, tuning_file
+from gemmgen.errors import EnvironmentMissing, UsageError, quoted
+from gemmgen.measurement import Gpu, environment
+from gemmgen.measurement.gpu import architecture, require
+from gemmgen.model import Tile
+from gemmgen.plan import Plan, load
+from gemmgen.shapes import Shape
+from gemmgen.targets import TARGETS, Target
+from gemmgen.tile_text import spelled
+from gemmgen.tuning.record import measured, write
+from gemmgen.tuning.trial import Trial
+from gemmgen.tuning_file import Measured, Tuning
+
+OnDone = Callable[[str], object]
+
+DEFAULT_SHAPES = tuple(
+    Shape(m, n, k)
+    for m in (1, 16, 64, 256, 1024, 4096)
+    for n, k in ((1024, 4096), (4096, 4096), (8192, 2048), (4096, 14336))
+)
+"""Few and many rows against the layers of common models, where no file says."""
+
+
+def tune(
+    specs: Sequence[Path],
+    *,
+    shapes_file: Path | None = None,
+    only: str | None = None,
+    fresh: bool = False,
+    on_done: OnDone | None = None,
+    on_left_out: OnDone | None = None,
+) -> Path:
+    """Measure the kernels of the specs and return the file that was written.
+
+    It is written after every shape, so an interrupted run goes on where it stopped;
+    `fresh` measures the shapes again. `only` is a pattern of kernel names.
+    `on_left_out` is told every tile that was not timed, and why.
+    """
+    require("tune")
+    target, made = _target(), environment()
+    plans = {plan.name: plan for spec in specs for plan in load(spec)}
+    wanted = _wanted(plans, target, shapes_file, only)
+    tuning = Tuning(made["gpu"], target.name, made, {})
+    path = specs[0].parent / tuning_file.FOLDER / tuning.file_name
+    before = tuning_file.read(path) if path.exists() else tuning
+    tuning = replace(tuning, kernels=before.kernels, rates=before.rates)
+    device = Gpu()
+    for name, its_shapes in wanted.items():
+        trial = Trial(plans[name], target, device)
+        times = _known(before, made, name, its_shapes if fresh else ())
+        was = before.kernels.get(name, Measured((), (), {}))
+        for shape in its_shapes:
+            if shape not in times:
+                times[shape] = trial.race(shape)
+            if on_done:
+                on_done(f"{name} {shape}")
+            # Choosing takes a while: an interrupted run leaves the rules there were.
+            write(path, tuning, name, replace(was, times=dict(times)))
+        tuning = write(path, tuning, name, measured(plans[name], target, times))
+        for tile, why in trial.left_out.items():
+            if on_left_out:
+                on_left_out(f"{name}: {spelled(tile)}: {why}")
+    return path
+
+
+def _target() -> Target:
+    here = architecture()
+    for target in TARGETS.values():
+        if target.architecture == here:
+            return target
+    raise EnvironmentMissing(f"tune knows no target like this GPU's, sm_{here}")
+
+
+def _wanted(
+    plans: Mapping[str, Plan], target: Target, file: Path | None, only: str | None
+) -> dict[str, tuple[Shape, ...]]:
+    """The shapes of each kernel whose tiles are free and that is for this GPU."""
+    given = shapes.read(file, plans) if file else dict.fromkeys(plans, DEFAULT_SHAPES)
+    wanted = {
+        name: its_shapes
+        for name, its_shapes in given.items()
+        if (only is None or fnmatchcase(name, only))
+        and target.name in plans[name].targets
+        and plans[name].tiles_text == "auto"
+    }
+    if not wanted:
+        raise UsageError(
+            f"no kernel with tiles: auto for {target.name} has a name like "
+            f"{quoted(only or '*')}"
+        )
+    return wanted
+
+
+def _known(
+    before: Tuning, made: Mapping[str, str], name: str, again: Collection[Shape]
+) -> dict[Shape, Mapping[Tile, float]]:
+    """What an earlier run on the same GPU and versions measured, less some shapes."""
+    same = all(
+        str(before.made.get(key)) == made[key]
+        for key in ("gpu", "driver", "torch", "triton")
+    )
+    measured = before.kernels.get(name)
+    times = measured.times if same and measured else {}
+    return {shape: each for shape, each in times.items() if shape not in again}
