@@ -40,6 +40,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
+def output_folder(arguments: Sequence[str]) -> Path:
+    """The folder that arguments of `gemmgen build` are about."""
+    from gemmgen import builder
+
+    options = _parser().parse_args(arguments)
+    return builder.output_folder(options.specs, options.out)
+
+
 def _run(options: argparse.Namespace) -> int:
     from gemmgen import commands
 

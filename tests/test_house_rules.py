@@ -36,12 +36,12 @@ LAYERS = (
     "folder lockfile workers builder",
     "starter output drawing explanation",
     "verification measurement benchmark tuning",
-    "api commands cli",
+    "api commands cli hook",
 )
 ORDER = [name for layer in LAYERS for name in layer.split()]
 
 MAY_IMPORT_TORCH = {"verification", "measurement", "benchmark", "tuning"}
-MAY_PRINT = {"cli", "commands", "output"}
+MAY_PRINT = {"cli", "commands", "hook", "output"}
 
 # Python that is copied as it stands, so it is no template to be read as a kernel.
 LONG_TEMPLATES = {"support.py.jinja": 400, "launch.py.jinja": 400}

@@ -138,6 +138,23 @@ def test_wheel_of_the_sdist_is_the_wheel(dist: Path, tmp_path: Path) -> None:
     assert contents(wheel_in(again)) == contents(wheel_in(dist))
 
 
+def test_the_sdist_holds_all_that_a_check_of_its_kernels_reads(
+    dist: Path, tmp_path: Path
+) -> None:
+    (sdist,) = dist.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(tmp_path, filter="data")
+    (source,) = tmp_path.iterdir()
+    done = subprocess.run(
+        [sys.executable, "-m", "gemmgen.cli", "build", "--check", "spec.yaml"],
+        cwd=source,
+        env=os.environ | {"PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_installed_wheel_builds_what_the_checkout_builds(
     python: Path, tmp_path: Path
 ) -> None:

@@ -233,15 +233,11 @@ def test_ci_runs_the_second_command_as_it_stands_here() -> None:
 
 def gemmgen_commands(text: str) -> list[list[str]]:
     """The arguments of each call of gemmgen in a script or workflow."""
-    calls = re.findall(
-        r"(?:^|&& |run: |entry: )(?:\.venv/bin/)?(gemmgen [^&\n]*)", text, re.M
-    )
+    calls = re.findall(r"(?:^|&& |run: )(?:\.venv/bin/)?(gemmgen [^&\n]*)", text, re.M)
     return [shlex.split(call)[1:] for call in calls]
 
 
-@pytest.mark.parametrize(
-    "name", ["README.md", ".ci/run", "examples/ci/verify.yml", ".pre-commit-hooks.yaml"]
-)
+@pytest.mark.parametrize("name", ["README.md", ".ci/run", "examples/ci/verify.yml"])
 def test_commands_that_we_tell_people_exist(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +259,50 @@ def test_hooks_are_those_that_the_readme_names() -> None:
     assert all(hook["require_serial"] and not hook["pass_filenames"] for hook in hooks)
     (repo,) = yaml.safe_load(checked("pre-commit").text)["repos"]
     assert {hook["id"] for hook in repo["hooks"]} <= {hook["id"] for hook in hooks}
+
+
+GIT = ["git", "-c", "user.name=one", "-c", "user.email=one@example.com"]
+
+
+@pytest.mark.parametrize("index", [0, 1], ids=["build", "check"])
+def test_a_hook_fails_until_git_knows_the_kernels(index: int, tmp_path: Path) -> None:
+    """pre-commit itself sees no file that is untracked."""
+    hook = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())[index]
+    _, *entry = shlex.split(hook["entry"])
+    (tmp_path / "spec.yaml").write_text(
+        "gemmgen: 1\nkernels: [{name: one, op: linear, dtype: bf16}]\n"
+    )
+    main(["build", str(tmp_path / "spec.yaml")])
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, cwd=tmp_path, env=os.environ | {
+            "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)  # fmt: skip
+
+    def outcome() -> tuple[int, str]:
+        done = run(sys.executable, *entry, *hook["args"])
+        return done.returncode, done.stderr
+
+    run(*GIT, "init", "-q")
+    run(*GIT, "add", "spec.yaml")
+    code, said = outcome()
+    assert code == 1
+    assert "generated/one.py: not in git; next: git add generated\n" in said
+    (tmp_path / ".gitignore").write_text("generated\n")
+    assert outcome() == (0, "")
+    (tmp_path / ".gitignore").unlink()
+    run(*GIT, "add", "generated")
+    assert outcome() == (0, "")
+
+
+def test_no_tag_is_named_that_does_not_exist() -> None:
+    tags = subprocess.run(
+        ["git", "tag"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.split()  # fmt: skip
+    for name in ("README.md", "examples/ci/verify.yml"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        named = re.findall(r"\.git@(\S+?)\"|rev: (\S+)", text)
+        assert named
+        assert all(one in (*tags, "COMMIT") for pair in named for one in pair if one)
 
 
 def test_the_workflow_is_yaml_with_the_jobs_it_promises() -> None:
