@@ -3,10 +3,12 @@ import os
 import random
 import signal
 import stat
+import sys
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
 import pytest
@@ -543,27 +545,36 @@ def standing(out: Path) -> tuple[dict[str, str], int]:
     return shown, len(files) - len(shown)
 
 
+def counted(act: Callable[[], None], last: int = 0) -> int:
+    """How many functions of C `act` calls; at the `last` one the process is killed."""
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "c_call"
+        if calls == last > 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.setprofile(count)
+    act()
+    sys.setprofile(None)
+    return calls
+
+
 def test_a_killed_build_tears_nothing(out: Path) -> None:
     """200 builds that each rewrite 12 files, killed at moments all over the work."""
     names = [f"k{number}" for number in range(12)]
     old, new = (wanted(*(kernel(n, i * 1000) for n in names)) for i in (1, 2))
-    started = time.monotonic()
-    for files in (old, new, old):
-        publish(out, files)
-    most = time.monotonic() - started  # of a cycle and a half, on a machine as busy
-    random_delay = random.Random(7).uniform
-    kills = staged = mixed = 0
 
     def churn() -> None:
-        while True:
-            publish(out, new)
-            publish(out, old)
+        publish(out, new)
+        publish(out, old)
 
-    while kills < 200 or (kills < 1000 and not (staged and mixed)):
-        kills += 1
-        child = forked(churn)
-        time.sleep(random_delay(0, most))
-        os.kill(child, signal.SIGKILL)
+    publish(out, old)
+    whole = counted(churn)
+    staged = mixed = 0
+    for kill in range(200):
+        child = forked(partial(counted, churn, 1 + kill * whole // 200))
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
         files, temporaries = standing(out)
         assert set(files) == set(old.files)
@@ -575,7 +586,7 @@ def test_a_killed_build_tears_nothing(out: Path) -> None:
         mixed += 0 < len(reported) < len(files)
         publish(out, old)
         assert tree(out) == {name: text.encode() for name, text in old.files.items()}
-    assert staged and mixed  # else the kills came too early to show anything
+    assert staged and mixed  # else no kill was in the midst of the work
 
 
 def test_builders_at_once_and_killed_tear_nothing(out: Path) -> None:

@@ -6,6 +6,8 @@ A script stands for compute-sanitizer; under it kernels run in the interpreter.
 import json
 import os
 import re
+import subprocess
+import time
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -283,8 +285,19 @@ def test_after_a_crash_the_rest_is_run(
     assert "before its first call" in found[0].detail
 
 
-def test_a_hang_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    session = sanitizer._Running().run(["sh", "-c", "echo on; sleep 60"], "cpu", 0.5)
+def test_a_hang_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its limit is over as soon as it hangs, however long it took until then."""
+    hangs = tmp_path / "hangs"
+
+    class Popen(subprocess.Popen):
+        def communicate(self, input=None, timeout=None):
+            while timeout and not hangs.exists():
+                time.sleep(0.01)
+            return super().communicate(input, timeout and 0)
+
+    monkeypatch.setattr(sanitizer.subprocess, "Popen", Popen)
+    command = f"echo on; touch '{hangs}'; while :; do sleep 60; done"
+    session = sanitizer._Running().run(["sh", "-c", command], "cpu", 600)
     assert (session.text, session.code) == ("on\n", None)
 
 
