@@ -16,16 +16,16 @@ def fixed_cases(plan: Plan, block: Block, processors: int = 0) -> Iterator[Case]
     On a GPU of so many processors also one tile more than they are.
     """
     for case in _cases(plan, block):
-        yield _numbered(plan, case)
+        yield numbered(plan, case)
     if processors:
         case = Case(((processors + 1) * block.m,), block.n, block.k + 1)
-        yield _numbered(plan, case)
+        yield numbered(plan, case)
 
 
 def beyond(plan: Plan, block: Block, described: bool) -> Case:
     """Part of a tile beyond a whole one along every side; or, for descriptors, 16."""
     m, n, k = (_rows(plan), 16, 16) if described else (1, 1, 1)
-    return _numbered(plan, Case((block.m + m,), block.n + n, block.k + k))
+    return numbered(plan, Case((block.m + m,), block.n + n, block.k + k))
 
 
 def plain(case: Case) -> bool:
@@ -48,7 +48,8 @@ def _rows(plan: Plan) -> int:
     return 16 if plan.a.transposed else 3
 
 
-def _numbered(plan: Plan, case: Case) -> Case:
+def numbered(plan: Plan, case: Case) -> Case:
+    """The case with a value for each of the kernel's numbers."""
     return replace(case, numbers=(0.3, -0.5, 1.0)[: len(numbers(plan))])
 
 

@@ -84,24 +84,33 @@ def _patch_once(patch: Any) -> Any:
 def _launch(self: Any, *arguments: Any, **given: Any) -> None:
     """Run a grid on tensors that are on the CPU already, without copying them."""
     known = {name: value for name, value in given.items() if name in self.arg_names}
-    interpreter._patch_lang(self.fn)
     bound = inspect.getcallargs(self.fn, *arguments, **known)
-    _State.memory = Memory(_tensors(bound.values()))
     parts, counts = bound.get("parts_ptr"), bound.get("count_ptr")
     if parts is not None:
         parts.fill_(torch.nan)  # a workspace holds anything
     inside = {
-        name: value if name in self.constexprs else _converted(self.fn, name, value)
+        name: value if name in self.constexprs else converted(self.fn, name, value)
         for name, value in bound.items()
     }
     grid = self.grid(inside) if callable(self.grid) else self.grid
-    grid = (*grid, 1, 1)[:3]
-    interpreter.interpreter_builder.set_grid_dim(*grid)
-    for position in _order(grid, counts is not None):
-        interpreter.interpreter_builder.set_grid_idx(*position)
+    tensors = _tensors(bound.values())
+    for _ in programs(self.fn, grid, tensors, counts is not None):
         self.fn(**inside)
     if counts is not None and counts.any():
         raise Unclean("the counts of the workspace are not zero after the launch")
+
+
+def programs(
+    fn: Any, grid: Any, tensors: Iterable[torch.Tensor], meeting: bool = False
+) -> Iterator[None]:
+    """Every program of a grid in turn, which `tl` and the memory check then know of."""
+    interpreter._patch_lang(fn)
+    _State.memory = Memory(tensors)
+    grid = (*grid, 1, 1)[:3]
+    interpreter.interpreter_builder.set_grid_dim(*grid)
+    for position in _order(grid, meeting):
+        interpreter.interpreter_builder.set_grid_idx(*position)
+        yield
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
@@ -126,7 +135,7 @@ def _order(grid: Any, meeting: bool) -> Iterable[Any]:
     return positions
 
 
-def _converted(fn: Any, name: str, value: Any) -> Any:
+def converted(fn: Any, name: str, value: Any) -> Any:
     """An argument as the kernel sees it: a float is fp32 unless annotated."""
     if not isinstance(value, float):
         return interpreter._implicit_cvt(value)
@@ -203,11 +212,12 @@ def _erf(self: Any, handle: Any) -> Any:
 def _dot(self: Any, a: Any, b: Any, acc: Any, precision: Any, _imprecise: Any) -> Any:
     """A product of values, in the accumulator's type; tf32 cuts its operands."""
     kind = acc.data.dtype
-    left, right = (_factor(one, precision).astype(kind) for one in (a, b))
+    left, right = (factor(one, precision).astype(kind) for one in (a, b))
     return TensorHandle(np.matmul(left, right) + acc.data, acc.dtype.scalar)
 
 
-def _factor(handle: Any, precision: Any) -> Any:
+def factor(handle: Any, precision: Any) -> Any:
+    """The numbers of one side of a product; those of fp32 cut where it is in tf32."""
     scalar = handle.dtype.scalar
     if scalar.primitive_bitwidth == 8 and scalar.is_floating():
         half = interpreter._convert_float(handle.data, scalar, tl.float16, None)

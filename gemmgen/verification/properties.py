@@ -28,7 +28,9 @@ from gemmgen.verification.examples import Call, Wrong, check_results
 from gemmgen.verification.examples import run as run_example
 from gemmgen.verification.far import Far, far_call, far_places, give_back
 from gemmgen.verification.fixed import describable, fixed_cases, plain
+from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.memory import OutOfBounds, Unclean
+from gemmgen.verification.pipelined import Pipelined, pipelined
 from gemmgen.verification.profiles import Profile
 from gemmgen.verification.refusals import check_refusals
 from gemmgen.verification.subject import Variant
@@ -85,6 +87,8 @@ class Trial:
         found = self.attempt(
             "tiles", lambda: subject.variants(self.plan, self.module, self.device)
         )
+        if not self.on_gpu:
+            found = [*found, *pipelined(self.plan, self.module)]
         found = [one for one in found if self.schedule in (None, one.schedule)]
         first, count = self.share
         for step in list(self.steps(found, profile, number))[first::count]:
@@ -130,6 +134,8 @@ class Trial:
         descriptors cannot describe compiles the kernel of another schedule, which has
         its own turn.
         """
+        if isinstance(variant, Pipelined):
+            return variant.cases(self.plan)
         cases = fixed_cases(self.plan, variant.block, self.processors)
         if not self.on_gpu:
             return cases if first else iter(())
@@ -158,7 +164,7 @@ class Trial:
         self.beat(name)
         try:
             return action()
-        except (Wrong, OutOfBounds, Unclean) as wrong:
+        except (Wrong, OutOfBounds, Unclean, Misuse) as wrong:
             raise Fault("failed", f"{wrong}\n{name}") from wrong
         except Exception as error:
             fault = told(error)
@@ -175,7 +181,7 @@ class Trial:
                 case,
                 variant.block,
                 self.device,
-                variant.splits,
+                variant.has_orders,
             ),
         )
         self.examples += 1

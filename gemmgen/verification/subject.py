@@ -42,9 +42,12 @@ class Variant:
         return self.schedule, self.parts > 1
 
     @property
-    def splits(self) -> bool:
-        """Whether programs meet in a workspace."""
-        return SCHEDULES[self.schedule].splits
+    def has_orders(self) -> bool:
+        """Whether the interpreter runs it in another order when it runs again.
+
+        Programs meet in a workspace, or a program has several parts.
+        """
+        return SCHEDULES[self.schedule].splits or self.schedule == SPECIALIZED
 
     @property
     def name(self) -> str:

@@ -64,8 +64,10 @@ def main() -> None:
         os.environ.update(order["environment"])
         if order["device"] == "cpu" and not mended:
             from gemmgen.verification import interpreter
+            from gemmgen.verification.gluon import kernel
 
             interpreter.mend()
+            kernel.interpret()
             mended = True
         plan = pickle.loads(base64.b64decode(order["plan"]))
         if order["device"] == NO_DEVICE:

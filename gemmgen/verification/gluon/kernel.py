@@ -1,0 +1,127 @@
+"""What `gluon.jit` makes of a function where Gluon is interpreted, and its launches."""
+
+import inspect
+import zlib
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+import torch
+from triton.experimental import gluon
+from triton.runtime.interpreter import InterpretedFunction
+
+from gemmgen.verification import interpreter
+from gemmgen.verification.gluon.descriptors import Descriptor
+from gemmgen.verification.gluon.language import device_function, enter, stand_ins
+from gemmgen.verification.gluon.misuse import MARK, cause
+from gemmgen.verification.gluon.policies import POLICIES, Choices, Policy
+from gemmgen.verification.gluon.program import Program
+
+
+def interpret() -> None:
+    """Interpret the kernels of Gluon that are imported from now on."""
+    gluon.jit = _jit
+
+
+def _jit(fn: Any = None, **_options: Any) -> Any:
+    return Interpreted(fn) if fn is not None else Interpreted
+
+
+class _Last:
+    """The last launch, and how often it was made in a row."""
+
+    key = 0
+    times = 0
+
+
+class Interpreted:
+    """A function of Gluon: a kernel to be launched, or a part of one to be called."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+        self.__name__ = fn.__name__
+        self._rebound: FunctionType | None = None
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Call it in a kernel."""
+        return self.rebound(*arguments, **named)
+
+    @property
+    def rebound(self) -> FunctionType:
+        """The function with stand-ins for what it names of Gluon."""
+        if self._rebound is None:
+            others = stand_ins()
+            names = {
+                name: (
+                    device_function(value)
+                    if isinstance(value, InterpretedFunction)
+                    else others.get(id(value), value)
+                )
+                for name, value in self.fn.__globals__.items()
+            }
+            assert isinstance(self.fn, FunctionType)
+            code, defaults = self.fn.__code__, self.fn.__defaults__
+            names[MARK] = True
+            self._rebound = FunctionType(code, names, self.__name__, defaults)
+        return self._rebound
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        """The kernel on a grid, in an order that follows from what it is called with.
+
+        The same call again has another.
+        """
+
+        def launch(*arguments: Any, num_warps: int = 4, **_options: Any) -> None:
+            key = _key(arguments)
+            _Last.times = _Last.times + 1 if key == _Last.key else 0
+            _Last.key = key
+            policy = POLICIES[(key + _Last.times) % len(POLICIES)]
+            self.run(grid, arguments, policy, key, num_warps)
+
+        return launch
+
+    def run(
+        self,
+        grid: Iterable[int],
+        arguments: tuple[Any, ...],
+        policy: Policy,
+        seed: int,
+        warps: int = 4,
+    ) -> None:
+        """Run a grid, its programs one after the other."""
+        names = inspect.signature(self.fn).parameters
+        tensors = [one for one in arguments if isinstance(one, torch.Tensor)]
+        values = [
+            _converted(self.fn, name, value)
+            for name, value in zip(names, arguments, strict=True)
+        ]
+        for seeded, _ in enumerate(interpreter.programs(self.fn, grid, tensors)):
+            program = Program(Choices(policy, seed + seeded), warps)
+            enter(program)
+            try:
+                self(*values)
+            except Exception as error:
+                raise cause(error) from error
+            program.finish()
+
+
+def _converted(fn: Any, name: str, value: Any) -> Any:
+    """An argument as the kernel sees it; whole numbers as they are."""
+    if isinstance(value, int):
+        return value
+    if hasattr(value, "block_shape"):
+        return Descriptor(value)
+    return interpreter.converted(fn, name, value)
+
+
+def _key(arguments: Iterable[Any]) -> int:
+    """A number that follows from a launch: its sizes, and some of what it reads."""
+    parts = []
+    for one in arguments:
+        tensor = getattr(one, "base", one)
+        if isinstance(tensor, torch.Tensor):
+            some = tensor[:1].flatten()[:16]
+            parts.append(f"{tuple(tensor.shape)} {some.tolist()}")
+        else:
+            parts.append(str(one))
+    return zlib.crc32(" ".join(parts).encode())

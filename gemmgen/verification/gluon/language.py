@@ -1,0 +1,262 @@
+"""Stand-ins for the modules that a Gluon kernel names: `gl`, `hopper` and so on."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.experimental.gluon import language as real_gl
+from triton.experimental.gluon.language.nvidia import hopper as real_hopper
+
+from gemmgen.verification.gluon import asynchronous, registers
+from gemmgen.verification.gluon.barriers import Barrier
+from gemmgen.verification.gluon.descriptors import Descriptor, storage
+from gemmgen.verification.gluon.misuse import Unsupported, frame_here, misused
+from gemmgen.verification.gluon.program import Load, Program
+from gemmgen.verification.gluon.shared import Access
+from gemmgen.verification.gluon.views import Barriers, Ring, View
+
+_REGISTERS = 65536
+"""Of an SM; a thread takes 24 to 256 of them, in eights."""
+_LANES = 32
+
+
+class _Running:
+    """The program that runs; one at a time in a process."""
+
+    program: Program
+
+
+def enter(program: Program) -> None:
+    """Make it the program that runs."""
+    _Running.program = program
+
+
+class Module:
+    """Stands for a module of Gluon; what it lacks is named, or taken from another."""
+
+    def __init__(self, name: str, other: Any = None, **names: Any) -> None:
+        self._name = name
+        self._other = other
+        self.__dict__.update(names)
+
+    def __getattr__(self, name: str) -> Any:
+        if self._other is not None and hasattr(self._other, name):
+            return getattr(self._other, name)
+        raise Unsupported(f"the interpreter of Gluon has no {self._name}.{name}")
+
+
+class _BarrierLayout:
+    """The layout that tells an allocation of barriers."""
+
+
+def _allocate(dtype: Any, shape: Sequence[Any], layout: Any) -> Ring:
+    kind = Barriers if isinstance(layout, _BarrierLayout) else Ring
+    return kind(_Running.program, dtype, list(shape), layout)
+
+
+def _zeros(shape: Sequence[Any], dtype: Any, layout: Any) -> registers.Registers:
+    sizes = tuple(map(int, shape))
+    return registers.Registers(np.zeros(sizes, storage(dtype)), dtype, layout)
+
+
+def _arange(start: Any, end: Any, layout: Any = None) -> Any:
+    return tl.arange(start, end)
+
+
+def _warp_specialize(
+    parts: Sequence[tuple[Any, tuple[Any, ...]]],
+    worker_warps: Sequence[int],
+    worker_registers: Sequence[int] | None = None,
+) -> None:
+    program = _Running.program
+    _name_rings(program)
+    warps = [program.kernel.warps, *worker_warps]
+    if len(warps) != len(parts):
+        raise misused(f"{len(parts)} partitions have warps for {len(warps)}")
+    if worker_registers is not None:
+        _check_registers(warps, worker_registers)
+    names = [f"{fn.__name__} ({number})" for number, (fn, _) in enumerate(parts)]
+    program.fork(names, warps, [partial(fn, *values) for fn, values in parts])
+
+
+def _check_registers(warps: Sequence[int], workers: Sequence[int]) -> None:
+    if len(workers) != len(warps) - 1:
+        raise misused(f"{len(warps) - 1} workers have registers for {len(workers)}")
+    if any(each % 8 or not 24 <= each <= 256 for each in workers):
+        raise misused("registers of a thread are 24 to 256, in eights")
+    taken = sum(
+        _LANES * count * each for count, each in zip(warps[1:], workers, strict=True)
+    )
+    if _REGISTERS - taken < _LANES * warps[0] * 24:
+        raise misused("the workers leave no registers to the others")
+
+
+def _name_rings(program: Program) -> None:
+    """Call shared memory as the kernel does."""
+    frame = frame_here()
+    for name, value in (frame.f_locals if frame else {}).items():
+        if isinstance(value, Ring):
+            value.name = name
+
+
+def _init(barrier: Barrier, count: Any) -> None:
+    barrier.init(int(count))
+
+
+def _wait(barrier: Barrier, phase: Any, pred: Any = True, deps: Any = ()) -> None:
+    if not pred:
+        return
+    barrier.required()
+    program, parity = _Running.program, int(phase)
+    if parity not in (0, 1):
+        raise misused(f"a wait for {barrier.label()} has the parity {parity}")
+    if program.turns is None:
+        raise misused(f"a wait for {barrier.label()} outside of warp_specialize")
+    since = barrier.phase
+    program.turns.wait(
+        lambda: barrier.passes(parity),
+        lambda: f"{barrier.label()} (parity {parity}; {barrier.state})",
+    )
+    barrier.passed(program.me.number, program.me.clock, since)
+
+
+def _expect(barrier: Barrier, bytes: Any, pred: Any = True) -> None:
+    if pred:
+        program = _Running.program
+        barrier.expect(program.me.clock, int(bytes))
+        program.pause()
+
+
+def _arrive(barrier: Barrier, *, count: Any = 1, pred: Any = True) -> None:
+    if pred:
+        program = _Running.program
+        barrier.arrive(program.me.clock, int(count))
+        program.pause()
+
+
+def _load(
+    descriptor: Descriptor,
+    corner: list[Any],
+    barrier: Barrier,
+    view: View,
+    pred: Any = True,
+) -> None:
+    if not pred:
+        return
+    program = _Running.program
+    barrier.required()
+    asynchronous.check_box(descriptor, view)
+    access = Access("a load from global memory", barrier.end, True)
+    view.block.write(access, program.me.clock)
+    program.load(Load(descriptor, list(corner), view.block, barrier, barrier.phase))
+    program.pause()
+
+
+def _store(descriptor: Descriptor, corner: list[Any], view: View) -> None:
+    asynchronous.store(_Running.program, descriptor, list(corner), view)
+    _Running.program.pause()
+
+
+def _store_wait(pendings: Any) -> None:
+    asynchronous.wait_for_stores(_Running.program, int(pendings))
+    _Running.program.pause()
+
+
+def _fence() -> None:
+    program = _Running.program
+    for block in program.blocks:
+        if block.written and program.me.clock.knows(block.written.moment):
+            block.fenced = True
+
+
+def _multiply(
+    a: Any, b: View, acc: Any, *, use_acc: Any = True, is_async: bool = False
+) -> Any:
+    program = _Running.program
+    total = asynchronous.multiply(program, a, b, acc, bool(use_acc))
+    if not is_async:
+        return _multiply_wait(0, deps=[total])
+    program.pause()
+    return total
+
+
+def _multiply_wait(num_outstanding: Any = 0, deps: Any = None) -> Any:
+    found = asynchronous.wait_for_products(_Running.program, int(num_outstanding), deps)
+    _Running.program.pause()
+    return found
+
+
+TL = Module(
+    "tl",
+    tl,
+    # Whole numbers stay Python's: as tensors they take most of the time.
+    program_id=lambda axis: int(tl.program_id(axis)),
+    num_programs=lambda axis: int(tl.num_programs(axis)),
+    cdiv=lambda size, block: -(-size // block),
+)
+MBARRIER = Module(
+    "mbarrier",
+    MBarrierLayout=_BarrierLayout,
+    init=_init,
+    wait=_wait,
+    expect=_expect,
+    arrive=_arrive,
+)
+TMA = Module(
+    "tma",
+    async_load=_load,
+    async_copy_global_to_shared=_load,
+    async_store=_store,
+    async_copy_shared_to_global=_store,
+    store_wait=_store_wait,
+)
+HOPPER = Module(
+    "hopper",
+    mbarrier=MBARRIER,
+    tma=TMA,
+    fence_async_shared=_fence,
+    warpgroup_mma=_multiply,
+    warpgroup_mma_wait=_multiply_wait,
+)
+GL = Module(
+    "gl",
+    TL,  # what Gluon has in common with Triton
+    NVMMADistributedLayout=registers.Products,
+    DotOperandLayout=registers.Operand,
+    SliceLayout=registers.Slice,
+    allocate_shared_memory=_allocate,
+    zeros=_zeros,
+    arange=_arange,
+    static_range=range,
+    warp_specialize=_warp_specialize,
+)
+
+
+def device_function(function: Any) -> Any:
+    """A function of Triton as kernels call it, with whole numbers or with blocks."""
+
+    def called(*arguments: Any) -> Any:
+        whole = all(isinstance(one, int) for one in arguments)
+        return (function.fn if whole else function)(*arguments)
+
+    return called
+
+
+def stand_ins() -> dict[int, Any]:
+    """By identity of the real module or function, what stands for it in a kernel."""
+    found: dict[int, Any] = {}
+    pairs: list[tuple[Any, Module]] = [
+        (tl, TL),
+        (real_gl, GL),
+        (real_hopper, HOPPER),
+        (real_hopper.mbarrier, MBARRIER),
+        (real_hopper.tma, TMA),
+    ]
+    for real, module in pairs:
+        found[id(real)] = module
+        for name, value in vars(module).items():
+            if not name.startswith("_") and hasattr(real, name):
+                found[id(getattr(real, name))] = value
+    return found

@@ -1,0 +1,106 @@
+"""One program of a grid: its shared memory, its barriers, and the loads under way."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from gemmgen.verification.gluon.barriers import Barrier
+from gemmgen.verification.gluon.clocks import Clock
+from gemmgen.verification.gluon.descriptors import Descriptor
+from gemmgen.verification.gluon.misuse import misused
+from gemmgen.verification.gluon.partitions import Partition, Turns
+from gemmgen.verification.gluon.policies import Choices
+from gemmgen.verification.gluon.shared import Block
+
+
+@dataclass(frozen=True)
+class Load:
+    """A box on its way to shared memory, and the phase in which it was asked for."""
+
+    descriptor: Descriptor
+    corner: list[Any]
+    block: Block
+    barrier: Barrier
+    phase: int
+
+    def land(self) -> None:
+        """Arrive, and tell the barrier."""
+        self.block.data[...] = self.descriptor.load(self.corner)
+        self.barrier.land(self.descriptor.bytes, self.phase)
+
+
+class Program:
+    """What the language's functions need to know of the program that runs."""
+
+    def __init__(self, choices: Choices, warps: int) -> None:
+        self.choices = choices
+        self.kernel = Partition(0, "the kernel", warps, Clock())
+        self.blocks: list[Block] = []
+        self.barriers: list[Barrier] = []
+        self.loads: list[Load] = []
+        self.turns: Turns | None = None
+        self.names: Callable[[Any], str] = lambda _: "shared memory"
+
+    @property
+    def me(self) -> Partition:
+        """The partition that runs now."""
+        return self.turns.running if self.turns else self.kernel
+
+    def pause(self) -> None:
+        """Let other partitions run, if there are any."""
+        if self.turns:
+            self.turns.pause()
+
+    def fork(
+        self,
+        names: Sequence[str],
+        warps: Sequence[int],
+        bodies: Sequence[Callable[[], Any]],
+    ) -> None:
+        """Run partitions to their ends; what they do is known afterwards."""
+        if self.turns:
+            raise misused("warp_specialize within warp_specialize")
+        parts = [
+            Partition(number, name, each, self.kernel.clock)
+            for number, (name, each) in enumerate(zip(names, warps, strict=True))
+        ]
+        self.turns = Turns(parts, self.choices, partial(self._land, None), self._idle)
+        self.turns.run([partial(self._to_its_end, body) for body in bodies])
+        self.turns = None
+        for one in parts:
+            self.kernel.clock.join(one.clock)
+
+    def _to_its_end(self, body: Callable[[], Any]) -> None:
+        body()
+        if self.me.products:
+            raise misused(f"{self.me.name} ends before its products are waited for")
+        if self.me.stores:
+            raise misused(f"{self.me.name} ends while its stores read shared memory")
+
+    def load(self, load: Load) -> None:
+        """Have a load under way, or done at once."""
+        load.block.spoil()
+        self.loads.append(load)
+        if self.choices.lands_at_once():
+            self._land(len(self.loads) - 1)
+
+    def _land(self, which: int | None) -> bool:
+        """Let a load land, the first unless said which; False if there is none."""
+        if not self.loads:
+            return False
+        self.loads.pop(which or 0).land()
+        return True
+
+    def _idle(self) -> None:
+        which = self.choices.landing(len(self.loads))
+        if which is not None:
+            self._land(which)
+
+    def finish(self) -> None:
+        """Raise `Misuse` if something is left under way."""
+        if self.loads:
+            block = self.loads[0].block.label()
+            raise misused(f"the kernel ends while a load into {block} is under way")
+        for barrier in self.barriers:
+            barrier.finish()

@@ -1,0 +1,95 @@
+"""Values in registers: blocks with a layout, and sums that are still being made."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.runtime.interpreter import TensorHandle
+
+from gemmgen.verification.gluon.misuse import misused
+
+
+@dataclass(frozen=True)
+class Products:
+    """The layout in which wgmma leaves its sum (NVMMADistributedLayout)."""
+
+    version: Any
+    warps_per_cta: Any
+    instr_shape: Any
+
+    @property
+    def warps(self) -> int:
+        """The warps that share it."""
+        return int(np.prod(self.warps_per_cta))
+
+
+@dataclass(frozen=True)
+class Operand:
+    """The layout of the left side of a product in registers (DotOperandLayout)."""
+
+    operand_index: int
+    parent: Any
+    k_width: int
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The layout of a row or column of another's (SliceLayout)."""
+
+    dim: int
+    parent: Any
+
+
+@dataclass(frozen=True)
+class Permuted:
+    """A layout with its axes in another order."""
+
+    parent: Any
+    order: tuple[int, ...]
+
+
+class _Type(tl.block_type):  # type: ignore[misc]
+    """The type of a block that has a layout."""
+
+    def __init__(self, element: Any, shape: list[int], layout: Any) -> None:
+        super().__init__(element, shape)
+        self.layout = layout
+
+
+class Registers(tl.tensor):  # type: ignore[misc]
+    """A block of values with a layout."""
+
+    def __init__(self, data: Any, element: Any, layout: Any) -> None:
+        super().__init__(
+            TensorHandle(data, element), _Type(element, list(data.shape), layout)
+        )
+
+    def permute(self, *order: Any) -> "Registers":
+        """The same with its axes in another order."""
+        axes = tuple(order[0]) if len(order) == 1 else order
+        layout = Permuted(self.type.layout, axes)
+        data = np.ascontiguousarray(self.handle.data.transpose(axes))
+        return Registers(data, self.handle.dtype, layout)
+
+
+class Accumulator(tl.tensor):  # type: ignore[misc]
+    """A sum that products in flight are adding to: nobody may read it."""
+
+    def __init__(self, type_: Any, product: Any) -> None:
+        self.type = type_
+        self.shape = type_.shape
+        self.dtype = type_.scalar
+        self.product = product
+
+    @property
+    def handle(self) -> Any:
+        """What every operation on it asks for."""
+        raise misused("the accumulator is read before the wait for its products")
+
+
+def summand(value: Any) -> Any:
+    """The type of what a product is added to; raises `Misuse` if it is no sum."""
+    if not isinstance(value, (Registers, Accumulator)):
+        raise misused("what a product is added to has no layout of wgmma")
+    return value.type
