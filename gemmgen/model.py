@@ -22,9 +22,6 @@ GROUP_M = 8
 LINE_BYTES = 128
 """A cache line: what a K block takes of each row, or a multiple of it."""
 
-_MOST_PROGRAMS = 32
-"""Thread blocks of an SM, sm_80 to sm_100 (CUDA C++ Programming Guide)."""
-
 LEAST_BLOCKS = 4
 """K blocks of a part with FILL, one with 4 * FILL, as launchers have it."""
 
@@ -115,22 +112,19 @@ def instruction(tile: Tile, product: Product, target: Target) -> str:
     """The unit that Triton multiplies the tile with: fma, mma, wgmma or tcgen05.
 
     Asynchronous units take tiles of at least 64 rows and whole warp groups; schedules
-    that compute the transpose have n rows. Triton 3.6 has no tensor-core path for fp64
-    above sm_90.
+    that compute the transpose have n rows.
     """
     if tile.streams or product.kind == "ieee":
         return "fma"
-    if product.kind == "fp64" and target.architecture > 90:
-        return "fma"
+    if product.kind == "fp64":
+        return target.fp64_unit
     whole = sides(tile, product)[0] >= 64 and tile.warps % 4 == 0
-    if product.kind == "fp64" or target.architecture < 90 or not whole:
-        return "mma"
-    return "tcgen05" if target.architecture >= 100 else "wgmma"
+    return target.unit if whole else "mma"
 
 
 def why_not_compiled(tile: Tile, product: Product, target: Target) -> str | None:
     """Why Triton cannot compile the tile at all, or None."""
-    missing = product.kind == "fp64" and target.architecture > 90
+    missing = product.kind == "fp64" and target.unit == "tcgen05"
     if missing and tile.m >= 64 and tile.warps % 4 == 0:
         return (
             f"Triton compiles fp64 for {target.name} only with m up to 32 or fewer "
@@ -189,8 +183,9 @@ def _beside_the_ring(tile: Tile, product: Product, target: Target) -> int:
     compiles, at most 16384 elements on sm_90 and a quarter of the tile on sm_100.
     """
     elements, side = tile.m * tile.n, max(tile.m, tile.n)
-    part = elements // 4 if target.architecture >= 100 else min(elements, 16384)
-    width = max(4, product.vector_bytes) if side > 128 and product.vector_bytes else 0
+    part = elements // 4 if target.unit == "tcgen05" else min(elements, 16384)
+    wide = side >= threads(tile) and product.vector_bytes
+    width = max(4, product.vector_bytes) if wide else 0
     return elements * product.result_bytes + part * product.matrix_bytes + side * width
 
 
@@ -198,8 +193,9 @@ def _ring_memory(tile: Tile, product: Product, target: Target) -> int:
     """The ring of K blocks of A and B, and its barriers.
 
     A product split in three keeps two parts of its right block instead of the last
-    stage. Descriptors need a barrier a stage, two where tf32 is turned over for wgmma.
-    sm_100 adds 8 bytes for a barrier, 16 when loads overlap.
+    stage. Descriptors need a barrier a block, two where tf32 is turned over for wgmma
+    and where tma feeds mma, A's and B's. tcgen05 adds 8 bytes for a barrier, 16 when
+    loads overlap.
     """
     unit, row = instruction(tile, product, target), SCHEDULES[tile.schedule]
     stage = (tile.m + tile.n) * tile.k * product.bytes
@@ -211,6 +207,9 @@ def _ring_memory(tile: Tile, product: Product, target: Target) -> int:
     if row.described:
         turned = product.kind.startswith("tf32") and product.layout != "NT"
         barriers = 8 * tile.stages * (2 if turned else 1)
+        if unit == "mma":
+            barriers = 8 * ring_blocks(tile, product, target)
+            barriers += _up(barriers, 16) if tile.schedule == "tma" else 0
         ring += _up(barriers, 16) if unit == "tcgen05" else barriers
     return ring
 
@@ -295,6 +294,6 @@ def residents(tile: Tile, product: Product, target: Target) -> dict[str, int]:
     return {
         "shared memory": target.shared_per_sm // bytes_each,
         "registers": 65536 // (registers(tile, product) * threads(tile)),
-        "threads": 2048 // threads(tile),
-        "programs": _MOST_PROGRAMS,
+        "threads": target.threads_per_sm // threads(tile),
+        "programs": target.blocks_per_sm,
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gemmgen import header
 from gemmgen.arguments import Operand, Result
-from gemmgen.dispatch import Row, Table
+from gemmgen.dispatch import BY_ARCHITECTURE, Row, Table
 from gemmgen.dtypes import DTYPES, PRECISIONS
 from gemmgen.epilogue import Epilogue
 from gemmgen.epilogue_parser import compile_epilogue
@@ -84,8 +84,7 @@ class Plan:
             for target in self.targets
             for tile in self.configs
         ]
-        by_architecture = {target.architecture: target for target in TARGETS.values()}
-        return tuple((by_architecture[sm], tile) for sm, tile in dict.fromkeys(pairs))
+        return tuple((BY_ARCHITECTURE[sm], tile) for sm, tile in dict.fromkeys(pairs))
 
 
 def load(path: Path, source: str | None = None) -> tuple[Plan, ...]:

@@ -24,10 +24,10 @@ class Kernel:
 def why_not(schedule: str, kernel: Kernel) -> str | None:
     """The reason why `schedule` cannot serve the kernel, in words, or None."""
     row, target = SCHEDULES[schedule], kernel.target
-    if target.architecture < row.lowest_architecture:
-        return f"{schedule} needs sm_{row.lowest_architecture}, this is {target.name}"
-    if row.highest_architecture and target.architecture > row.highest_architecture:
-        return f"{schedule} is written for sm_{row.highest_architecture}"
+    if row.described and not target.tensor_maps:
+        return f"{schedule} needs sm_90, this is {target.name}"
+    if row.unit and row.unit != target.unit:
+        return f"{schedule} is written for sm_90"
     return _REASONS[schedule](kernel)
 
 
@@ -47,10 +47,10 @@ def _through_descriptors(kernel: Kernel) -> str | None:
             f"{_spoken(kernel)} is multiplied from registers, where blocks that "
             "descriptors load only take room"
         )
-    if kernel.target.architecture >= 100 and kernel.product.kind == "tf32x3":
+    if kernel.target.unit == "tcgen05" and kernel.product.kind == "tf32x3":
         return "tf32x3 splits its operands in registers, which tcgen05 reads none from"
     along_k = kernel.product.kind != "tf32" or kernel.layout == "NT"
-    if kernel.target.architecture >= 100 and not along_k:
+    if kernel.target.unit == "tcgen05" and not along_k:
         return f"tcgen05 reads tf32 along K alone, which layout {kernel.layout} is not"
     return None
 

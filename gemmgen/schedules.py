@@ -14,19 +14,19 @@ class Schedule:
     B), `operands` (those indexed [m, n]) and `results`; all others are pointers.
     `splits` says that K may be cut into parts, which meet in a workspace;
     `transposes` that B's columns are the rows of what is multiplied, `streams` that
-    rows of A go through all of B with no tensor core and no ring. `triton` is the only
-    version that a schedule is written for, where others may not compile it.
+    rows of A go through all of B with no tensor core and no ring. `unit` and `triton`
+    are the only unit of a target and the only version that a schedule is written for,
+    where others may not compile it.
     """
 
     name: str
     title: str
-    lowest_architecture: int
-    highest_architecture: int | None = None
     constants: tuple[str, ...] = _TILE
     described: frozenset[str] = frozenset()
     splits: bool = False
     transposes: bool = False
     streams: bool = False
+    unit: str | None = None
     triton: str | None = None
 
     @property
@@ -44,24 +44,24 @@ SPECIALIZED = "warp_specialized"
 SCHEDULES: dict[str, Schedule] = {
     row.name: row
     for row in (
-        Schedule(FALLBACK, "one output tile per program", 80),
+        Schedule(FALLBACK, "one output tile per program"),
         Schedule(
-            "tma", "one output tile per program, descriptors", 90,
+            "tma", "one output tile per program, descriptors",
             described=frozenset({"inputs"}), splits=True, transposes=True,
         ),
         Schedule(
-            "persistent", "one program per SM, tiles in a loop", 90,
+            "persistent", "one program per SM, tiles in a loop",
             described=frozenset({"inputs", "results"}),
         ),
-        Schedule("split_k", "K cut into parts, reduced in order", 80, splits=True),
+        Schedule("split_k", "K cut into parts, reduced in order", splits=True),
         Schedule(
-            SPECIALIZED, "producer and consumer warps", 90, 90,
+            SPECIALIZED, "producer and consumer warps",
             constants=(*_TILE, "STAGES", "WARPGROUPS"),
             described=frozenset({"inputs", "operands", "results"}),
-            transposes=True, triton="3.6",
+            transposes=True, unit="wgmma", triton="3.6",
         ),
         Schedule(
-            "gemv", "rows times the matrix, no tensor core", 80,
+            "gemv", "rows times the matrix, no tensor core",
             constants=("BLOCK_N", "BLOCK_K"), streams=True,
         ),
     )

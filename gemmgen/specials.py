@@ -113,8 +113,8 @@ def _parts_spill(
     3.6), 64 in tma with fp32 results for sm_100 (3.9).
     """
     if (m, split_k) == (32, 2 * FILL):
-        return product.kind == "tf32" or target.architecture < 90
-    wide = product.out_bytes == 4 and target.architecture >= 100
+        return product.kind == "tf32" or target.unit == "mma"
+    wide = product.out_bytes == 4 and target.unit == "tcgen05"
     return wide and (schedule, m, split_k) == ("tma", 64, FILL)
 
 
@@ -125,7 +125,7 @@ def _one_line(schedule: str, m: int, product: Product, target: Target) -> bool:
     """
     if product.kind == "tf32x3" or (product.kind, schedule) == ("tf32", "split_k"):
         return True
-    return target.architecture >= 100 and m >= 64
+    return target.unit == "tcgen05" and m >= 64
 
 
 def _holds(tile: Tile, product: Product, burden: int) -> bool:

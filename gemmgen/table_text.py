@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from gemmgen.dispatch import Row
-from gemmgen.model import FILL
+from gemmgen.model import FILL, Product
 from gemmgen.plan import Plan
 
 
@@ -24,6 +24,7 @@ class TableText:
         full = "One that asks for FULL waves takes sizes whose tiles keep all SMs busy"
         return [
             "A call takes the first tile whose sm, M, N and K hold its own",
+            "GPUs that do not have a tile's bytes of shared memory pass it over",
             *([full] if self.full else []),
             self.plan.chosen_by,
         ]
@@ -32,7 +33,8 @@ class TableText:
     def rows(self) -> list[str]:
         """The dispatch table, its columns aligned under their names."""
         waves = ["waves" if self.full else ""]
-        rows = [[*_COLUMNS, *waves], *map(_cells, self.plan.rows)]
+        cells = (_cells(row, self.plan.product) for row in self.plan.rows)
+        rows = [[*_COLUMNS, *waves], *cells]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         heads, *lines = [
             ", ".join(
@@ -51,6 +53,7 @@ class TableText:
 _COLUMNS = (
     *("schedule", "sm", "M", "N", "K"),
     *("m", "n", "k", "group_m", "split_k", "stages", "warps"),
+    "shared",
 )
 
 
@@ -61,7 +64,7 @@ def _commas_first(line: str) -> str:
     return f"{head}{quote},{' ' * padding}{rest[padding + 1:]}"
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: Row, product: Product) -> list[str]:
     """One row of the table, a cell for each of `_COLUMNS`, and one for its waves."""
     tile = row.tile
     limits = ["ANY" if one is None else str(one) for one in row.limits]
@@ -76,6 +79,6 @@ def _cells(row: Row) -> list[str]:
         *limits,
         *map(str, sizes),
         split_k,
-        *map(str, (tile.stages, tile.warps)),
+        *map(str, (tile.stages, tile.warps, row.shared_memory(product))),
         "FULL" if row.full else "",
     ]

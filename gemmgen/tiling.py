@@ -22,6 +22,7 @@ from gemmgen.model import (
     spills,
     why_not_compiled,
 )
+from gemmgen.nearest import nearest_fitting
 from gemmgen.reasons import Kernel, why_not
 from gemmgen.schedules import FALLBACK, SCHEDULES
 from gemmgen.schema import AUTO
@@ -49,13 +50,15 @@ def choose(
     listed = {target: _listed(spec, product, target) for target in targets}
     _stop_at_misfits(spec, product, listed)
     tables: list[Table] = []
+    oldest = min(targets, key=lambda target: target.architecture)
     for target in sorted(targets, key=lambda target: -target.architecture):
         measured = None if spec.tiles else tuned.get(target.name)
         rows = _measured_rows(spec, measured, product, target) if measured else []
         tiles = []
         if not (rows and _serves_all(rows[-1])):
             tiles = _offered(spec, listed[target], epilogue, product, target)
-        tables.append(Table(target.name, target.rates, tuple(rows), tuple(tiles)))
+        last = target is oldest
+        tables.append(Table(target.name, target.rates, tuple(rows), tuple(tiles), last))
     return tuple(tables), ()
 
 
@@ -199,7 +202,7 @@ def _stop_at_misfits(
 
 def _too_big(tile: Tile, product: Product, target: Target) -> str:
     """The message for a tile whose shared memory is over the limit."""
-    near = nearest_fitting(tile, product, target)
+    near = nearest_fitting(tile, lambda one: fits(one, product, target))
     advice = (
         f"; nearest that fits: {{m: {near.m}, n: {near.n}, k: {near.k}, "
         f"stages: {near.stages}}}"
@@ -211,21 +214,6 @@ def _too_big(tile: Tile, product: Product, target: Target) -> str:
         f"{shared_memory(tile, product, target)} bytes of shared memory; {target.name} "
         f"has {target.shared_per_block} for a block{advice}"
     )
-
-
-def nearest_fitting(tile: Tile, product: Product, target: Target) -> Tile | None:
-    """The tile with fewer stages, or halved until it fits, then as deep as before."""
-    wanted, tile = tile.stages, replace(tile, stages=min(tile.stages, 2))
-    while not fits(tile, product, target):
-        if tile.k > 32:
-            tile = replace(tile, k=tile.k // 2)
-        elif max(tile.m, tile.n) > 16:
-            side = "m" if tile.m >= tile.n else "n"
-            tile = replace(tile, **{side: getattr(tile, side) // 2})
-        else:
-            return None
-    deeper = (replace(tile, stages=stages) for stages in range(wanted, 0, -1))
-    return next(one for one in deeper if fits(one, product, target))
 
 
 def tiles_text(spec: KernelSpec) -> str:

@@ -71,7 +71,7 @@ def test_kernel_compiles_as_planned(name: str) -> None:
             assert 0 <= over <= 128 or one.predicted_bytes == scratch
 
 
-@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("target", ["sm_80", "sm_90", "sm_100", "sm_120"])
 @pytest.mark.parametrize("name", KINDS)
 def test_shared_memory_is_never_more_than_predicted(name: str, target: str) -> None:
     plan, row = PLANS[name], TARGETS[target]
@@ -89,6 +89,43 @@ def test_shared_memory_is_never_more_than_predicted(name: str, target: str) -> N
         assert real <= predicted, one
         exact += predicted - real <= 128
     assert exact >= len(tiles) / 2
+
+
+@pytest.mark.parametrize(
+    "tile",
+    [
+        *(Tile(32, 64, 64, 8, stages, 4, "tma") for stages in (1, 2, 3, 4, 5, 6)),
+        *(Tile(64, 64, 64, 8, stages, 4, "persistent") for stages in (1, 2, 3, 4)),
+        Tile(64, 128, 64, 8, 3, 4, "persistent"),
+        Tile(128, 128, 64, 8, 2, 8, "persistent"),
+    ],
+    ids=str,
+)
+def test_blocks_that_descriptors_load_for_mma(tile: Tile) -> None:
+    """sm_120 has tensor maps and neither wgmma nor tcgen05."""
+    plan, row = PLANS["linear_scales"], TARGETS["sm_120"]
+    module, _ = kernel_of(plan)
+    made = compile_aligned(plan, jit_function(module, plan, tile.schedule), row, tile)
+    over = shared_memory(tile, plan.product, row) - made.metadata.shared
+    assert 0 <= over <= 128 or (over > 0 and tile.stages == 1)
+    assert "mma.sync.aligned" in made.asm["ptx"]
+
+
+def test_a_kernel_for_gpus_without_asynchronous_units(tmp_path: Path) -> None:
+    """All tiles of one for sm_86, sm_89 and sm_120 compile as planned."""
+    spec = "gemmgen: 1\ntargets: [sm_86, sm_89, sm_120]\nkernels:\n" + (
+        '  - {name: k, op: linear, dtype: bf16, epilogue: "silu(acc + bias[n])"}\n'
+    )
+    (plan,) = plans(parse(spec.encode(), "spec.yaml"))
+    for name in SHARED:
+        (tmp_path / name).write_text(render.shared(name))
+    (tmp_path / "k.py").write_text(render.module(plan, "spec.yaml"))
+    made = list(check_kernel(plan, subject.load(tmp_path / "k.py")))
+    assert {one.target for one in made} == set(plan.targets)
+    assert "warp_specialized" not in plan.schedules
+    found = [text for one in made for text in one.problems if "spills" not in text]
+    assert found == []
+    assert all(one.shared_bytes <= 99 * 1024 for one in made)
 
 
 LAYOUT_SPEC = """\

@@ -30,7 +30,7 @@ LAYERS = (
     "expression epilogue allowlist reserved epilogue_parser",
     "kinds names nodes yaml_source shorthand schema validation expansion spec",
     "arguments model reasons tile_text shapes block_cost cost decision waves choice",
-    "candidates specials tuning_file dispatch tiling product header plan",
+    "candidates specials tuning_file nearest dispatch tiling product header plan",
     "description kernel_text consumer_text specialized_text launch_text launcher_text",
     "table_text render",
     "folder lockfile workers builder",

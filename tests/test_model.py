@@ -15,12 +15,13 @@ from gemmgen.model import (
     instruction,
     registers,
     resident,
+    residents,
     shared_memory,
     threads,
 )
+from gemmgen.nearest import nearest_fitting
 from gemmgen.schedules import SCHEDULES
 from gemmgen.targets import TARGETS, Target
-from gemmgen.tiling import nearest_fitting
 
 HALF = Product("fp16", 2, 2)
 PRODUCTS = [
@@ -46,6 +47,10 @@ def tile(m: int, n: int, k: int, stages: int, warps: int) -> Tile:
         (HALF, tile(128, 256, 64, 3, 8), "sm_100", 147_472),
         (Product("tf32x3", 4, 4), tile(64, 128, 32, 4, 4), "sm_90", 106_496),
         (Product("fp64", 8, 8), tile(64, 64, 16, 3, 4), "sm_90", 32_768),
+        # mma has a barrier for A's block and one for B's, and none for the last stage.
+        (HALF, Tile(64, 64, 64, 8, 4, 4, "tma"), "sm_120", 3 * 16_384 + 56),
+        (HALF, Tile(64, 64, 64, 8, 5, 4, "tma"), "sm_120", 4 * 16_384 + 64),
+        (HALF, Tile(32, 32, 64, 8, 4, 4, "tma"), "sm_90", 3 * 8_192 + 56),
     ],
 )
 def test_shared_memory(product: Product, size: Tile, target: str, bytes_: int) -> None:
@@ -60,6 +65,8 @@ def test_unit_follows_tile_and_target() -> None:
     assert instruction(small, HALF, TARGETS["sm_90"]) == "mma"
     assert instruction(large, PRODUCTS[4], TARGETS["sm_90"]) == "fma"
     assert instruction(large, PRODUCTS[5], TARGETS["sm_100"]) == "fma"
+    assert units["sm_120"] == "mma"
+    assert instruction(large, PRODUCTS[5], TARGETS["sm_120"]) == "fma"
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
@@ -71,7 +78,7 @@ def test_candidates_fit(product: Product, target: Target) -> None:
 
 def test_nearest_fitting_fits_and_is_no_larger() -> None:
     target, large = TARGETS["sm_86"], tile(256, 256, 128, 5, 8)
-    near = nearest_fitting(large, HALF, target)
+    near = nearest_fitting(large, lambda one: fits(one, HALF, target))
     assert near is not None and fits(near, HALF, target)
     assert near.m <= large.m and near.n <= large.n and near.k <= large.k
 
@@ -108,6 +115,12 @@ def test_programs_on_an_sm_are_held_by_what_they_need_most_of() -> None:
     # 32 registers of sums and 72 more, in 128 threads: four in 65536.
     assert resident(tile(64, 64, 64, 1, 4), HALF, target) == 65_536 // (104 * 128) == 4
     assert resident(tile(16, 16, 16, 1, 16), HALF, target) == 65_536 // (73 * 512) == 1
+    # 1536 threads, 24 programs, where others have 2048 and 32.
+    assert residents(tile(16, 16, 16, 1, 4), HALF, TARGETS["sm_89"]) == {
+        "shared memory": 102_400 // (1024 + 1024), "registers": 65_536 // (74 * 128),
+        "threads": 12, "programs": 24,
+    }  # fmt: skip
+    assert residents(GEMV, HALF, TARGETS["sm_86"])["programs"] == 16
     # All a block may have is all that there is.
     assert resident(tile(128, 256, 64, 4, 8), HALF, target) == 1
 

@@ -44,7 +44,7 @@ class Trial:
         self.target = target
         self.device = device
         self.tiles = candidates(plan, target)
-        rows = tuple(Row(0, None, None, tile) for tile in self.tiles)
+        rows = tuple(Row(target.architecture, None, None, tile) for tile in self.tiles)
         self.plan = replace(plan, tables=(Table(target.name, target.rates, rows, ()),))
         self.module = _module(self.plan)
         self.left_out: dict[Tile, str] = {}

@@ -20,6 +20,11 @@ from gemmgen.verification.comparison import Block
 _numbers = itertools.count()
 _PARTS = 3
 """More than one: the first, the last and one between them."""
+_ANYWHERE = {
+    **dict.fromkeys(("sm", "shared", "waves"), 0),
+    **dict.fromkeys("MNK", math.inf),
+}
+"""What makes a row serve every call."""
 
 
 @dataclass(frozen=True)
@@ -93,34 +98,44 @@ def variants(plan: Plan, module: ModuleType, device: torch.device) -> list[Varia
     if plan.configs:
         found = _configured(module, f"{plan.name}_kernel")
     else:
-        found = _tabled(module.TILES, _architecture(device))
+        found = _tabled(_reached(module.TILES, device), device.type == "cuda")
     return sorted(found, key=lambda one: one.block.m * one.block.n * one.block.k)
 
 
-def _architecture(device: torch.device) -> int | None:
-    if device.type != "cuda":
-        return None
-    major, minor = torch.cuda.get_device_capability(device)
-    return int(10 * major + minor)
+def _reached(table: Any, device: torch.device) -> list[Any]:
+    """The rows of a table that calls on a device can get to; the interpreter, to all.
 
-
-def _tabled(table: Any, architecture: int | None) -> list[Variant]:
-    """The tiles of a table; on a GPU, those of the first rows that serve it.
-
-    A tile that takes descriptors keeps the table's last row behind it, which any tensor
-    will do for, as in the table.
+    Those that it can run, until one that takes whatever it is given.
     """
-    serving = [row for row in table if architecture is None or row.sm <= architecture]
-    if architecture is not None:
-        newest = max(row.sm for row in serving)
-        serving = [row for row in serving if row.sm == newest]
+    if device.type != "cuda":
+        return list(table)
+    major, minor = torch.cuda.get_device_capability(device)
+    room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    serving = [row for row in table if row.runs_on(10 * major + minor, room)]
+    last = next(index for index, row in enumerate(serving) if _takes_all(row))
+    return serving[: last + 1]
+
+
+def _takes_all(row: Any) -> bool:
+    """Whether no call passes a row over."""
+    schedule = SCHEDULES[row.schedule]
+    anything = min(row.M, row.N, row.K) == math.inf and not row.waves
+    return anything and not schedule.described
+
+
+def _tabled(serving: list[Any], on_gpu: bool) -> list[Variant]:
+    """The tiles of a table's rows.
+
+    A tile that takes descriptors keeps the last row behind it, which any tensor will do
+    for, as in the table.
+    """
     found = {}
     for row in itertools.chain.from_iterable(map(_split, serving)):
-        anywhere = row._replace(sm=0, M=math.inf, N=math.inf, K=math.inf, waves=0)
+        anywhere = row._replace(**_ANYWHERE)
         needs = SCHEDULES[row.schedule].described
-        rows = (serving[-1]._replace(sm=0),) if needs else ()
+        rows = (serving[-1]._replace(sm=0, shared=0),) if needs else ()
         block = Block(row.m, row.n, row.k)
-        key = anywhere if architecture is not None else _interpreted(anywhere)
+        key = anywhere if on_gpu else _interpreted(anywhere)
         if key is not None and key not in found:
             value = (anywhere, *rows)
             found[key] = Variant(block, "TILES", value, row.schedule, row.split_k)
