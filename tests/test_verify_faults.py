@@ -304,7 +304,7 @@ def test_a_kernel_that_takes_too_much_memory_is_ended(
 def test_what_does_not_compile_is_told_apart(tmp_path: Path) -> None:
     wrong = Fault("plain", "tl.zeros((BLOCK_M, BLOCK_N)", "tl.zeros((BLOCK_M, 3)")
     one = subject(tmp_path / "own", PLANS["plain"], lambda text: planted(wrong, text))
-    compiled, _ = pool.run_checks([one], "cpu", "quick", 7)
+    compiled, *_ = pool.run_checks([one], "cpu", "quick", 7)
     assert (compiled.check, compiled.status) == ("compiled", "compile error")
 
 

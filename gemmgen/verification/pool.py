@@ -15,7 +15,7 @@ from threading import Thread
 from gemmgen.verification.outcome import STARVED, Outcome
 from gemmgen.verification.process import Process, Run, Subject
 from gemmgen.verification.profiles import PROFILES
-from gemmgen.verification.worker import NO_DEVICE
+from gemmgen.verification.worker import NO_DEVICE, STAND_IN
 
 _MOST_ON_A_GPU = 16
 """A process mostly waits for the compiler; more were not tried (H200 with 16 cores)."""
@@ -64,11 +64,13 @@ def run_checks(
 
     On a GPU both at the same time, in the same processes; `ready` ones come first.
     """
-    slots = _slots(NO_DEVICE if device == "cpu" else device)
+    slots = _slots(STAND_IN if device == "cpu" else device)
     each = len(slots) // max(1, len(subjects))
     if device == "cpu":
         compiled = [_parts(_COMPILE, one, each) for one in subjects]
-        outcomes = _run_all(slots, compiled, on_done, ready)
+        # Launches come last, for the stand-in stays in a process that has it.
+        launched = _launches(subjects, profile, seed)
+        outcomes = _run_all(slots, compiled + launched, on_done, ready)
         return outcomes + run_properties(subjects, device, profile, seed, on_done)
     run = _run_of(device, profile, seed)
     # First a third of the processes that a kernel has compile it for all its targets;
@@ -76,7 +78,8 @@ def run_checks(
     compiled = [_parts(_COMPILE, one, each // 3) for one in subjects]
     shared = [_parts(run, one, 2 * each) for one in subjects]
     outcomes = _run_all(slots, compiled + shared, on_done, ready)
-    return _again_alone(slots[:1], compiled + shared, outcomes)
+    outcomes = _again_alone(slots[:1], compiled + shared, outcomes)
+    return outcomes + run_launches(subjects, profile, seed, on_done)
 
 
 def run_properties(
@@ -95,6 +98,23 @@ def run_properties(
     run = _run_of(device, profile, seed)
     parts = 1 if device == "cpu" else len(slots) // max(1, len(subjects))
     return _run_all(slots, [_parts(run, one, parts) for one in subjects], on_done)
+
+
+def run_launches(
+    subjects: Sequence[Subject],
+    profile: str,
+    seed: int | None,
+    on_done: OnDone | None = None,
+) -> list[Outcome]:
+    """Check what every launcher launches, where no kernel runs."""
+    return _run_all(_slots(STAND_IN), _launches(subjects, profile, seed), on_done)
+
+
+def _launches(
+    subjects: Sequence[Subject], profile: str, seed: int | None
+) -> list[list[_Task]]:
+    run = _run_of(STAND_IN, profile, seed)
+    return [_parts(run, one, 1) for one in subjects]
 
 
 def _run_of(device: str, profile: str, seed: int | None) -> Run:
@@ -172,6 +192,8 @@ def _slots(device: str) -> list[dict[str, str]]:
     """The environment of each process that may run at once: one a core, some a GPU."""
     if device == NO_DEVICE:
         return [{"TRITON_INTERPRET": "0"}] * _cores()
+    if device == STAND_IN:  # in place of any GPU there may be
+        return [{"TRITON_INTERPRET": "0", "CUDA_VISIBLE_DEVICES": ""}] * _cores()
     if device == "cpu":
         return [{"TRITON_INTERPRET": "1"}] * _cores()
     import torch
@@ -225,7 +247,8 @@ class _Slot(Thread):
         outcome = self.process.verified(task.subject, task.run, self.environment)
         if not outcome.ok:
             # The interpreter checks every access, so a wrong kernel harms nothing.
-            if outcome.device != "cpu" or outcome.status in ("crashed", *STARVED):
+            alone = outcome.device in ("cpu", STAND_IN)
+            if not alone or outcome.status in ("crashed", *STARVED):
                 self.process.stop()
                 self.process = None
             repeat = task.run.repeat(task.subject)

@@ -21,7 +21,7 @@ from typing import Any
 from gemmgen.plan import Plan
 from gemmgen.verification.outcome import OUT_OF_RESOURCES, TIMED_OUT, Outcome
 from gemmgen.verification.profiles import PROFILES
-from gemmgen.verification.worker import NO_DEVICE, job
+from gemmgen.verification.worker import NO_DEVICE, STAND_IN, job
 
 _EXAMPLE_SECONDS = 180.0
 """Without a sign of life for so long a process hangs; compiling a kernel is shorter."""
@@ -57,6 +57,10 @@ class Subject:
     schedule: str | None = None
 
 
+_CHECKS = {NO_DEVICE: "compiled", STAND_IN: "launches"}
+"""What is done where kernels do not run."""
+
+
 @dataclass(frozen=True)
 class Run:
     """What is alike for all kernels of a run."""
@@ -68,7 +72,7 @@ class Run:
     @property
     def check(self) -> str:
         """What is done on this device."""
-        return "compiled" if self.device == NO_DEVICE else "properties"
+        return _CHECKS.get(self.device, "properties")
 
     def repeat(self, subject: Subject) -> str:
         """The command that does the same again for one kernel."""
@@ -77,7 +81,11 @@ class Run:
             return command
         if self.profile != "quick":
             command += f" --profile {self.profile}"
-        return command + f" --seed {self.seed}" + " --cpu" * (self.device == "cpu")
+        return (
+            command
+            + f" --seed {self.seed}"
+            + " --cpu" * (self.device in ("cpu", STAND_IN))
+        )
 
 
 class Starved(Exception):

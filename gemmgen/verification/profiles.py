@@ -9,13 +9,15 @@ class Profile:
 
     A kernel of few tiles has `least` examples all the same. A `fixed_seed` draws the
     same examples in every run that names no other. On a GPU a draw has up to `at_once`
-    examples. `climbs` seeks large errors, `remembers` tries first what failed before.
+    examples. `launches` are the drawn sequences of calls of a launcher. `climbs` seeks
+    large errors, `remembers` tries first what failed before.
     """
 
     examples: int
     least: int
     seconds: float
     at_once: int
+    launches: int
     fixed_seed: bool = False
     climbs: bool = False
     remembers: bool = False
@@ -26,7 +28,9 @@ class Profile:
 
 
 PROFILES = {
-    "quick": Profile(5, 60, 600, at_once=5),
-    "ci": Profile(25, 300, 1800, at_once=100, fixed_seed=True),
-    "deep": Profile(100, 3000, 4 * 3600, at_once=1000, climbs=True, remembers=True),
+    "quick": Profile(5, 60, 600, at_once=5, launches=5),
+    "ci": Profile(25, 300, 1800, at_once=100, launches=50, fixed_seed=True),
+    "deep": Profile(
+        100, 3000, 4 * 3600, at_once=1000, launches=1000, climbs=True, remembers=True
+    ),
 }

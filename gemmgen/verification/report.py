@@ -129,6 +129,8 @@ def _cell(outcome: Outcome) -> str:
     """What a check that passed has looked at."""
     if outcome.check == "compiled":
         return f"{outcome.examples} tiles"
+    if outcome.check == "launches":
+        return f"{outcome.examples} launches"
     if outcome.check == "self-test":
         return f"{outcome.examples} mutants"
     if outcome.check in TOOLS:

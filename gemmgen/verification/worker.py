@@ -22,6 +22,8 @@ from gemmgen.verification.profiles import PROFILES
 
 NO_DEVICE = "none"
 """Where a kernel is only compiled."""
+STAND_IN = "stand-in"
+"""Where it is launched, and not run."""
 _SLOW = ("torch", "hypothesis")
 """Modules of every job that read nothing from the environment which jobs bring."""
 
@@ -70,10 +72,12 @@ def main() -> None:
             kernel.interpret()
             mended = True
         plan = pickle.loads(base64.b64decode(order["plan"]))
+        beat = partial(_beat, answers)
         if order["device"] == NO_DEVICE:
             outcome = _compiled(plan, order)
+        elif order["device"] == STAND_IN:
+            outcome = _launched(plan, order, beat)
         else:
-            beat = partial(_beat, answers)
             outcome = _verified(plan, order, beat)
         _write(answers, {"outcome": asdict(outcome)})
 
@@ -118,6 +122,27 @@ def _compiled(plan: Plan, order: dict[str, Any]) -> Outcome:
         plan.name, "compiled", NO_DEVICE, "failed" if problems else "passed",
         "\n".join(problems), len(found), 0.0, time.monotonic() - started,
     )  # fmt: skip
+
+
+def _launched(
+    plan: Plan, order: dict[str, Any], beat: Callable[[str], object]
+) -> Outcome:
+    """Check what a launcher launches."""
+    from gemmgen.verification.launches.check import check_launches
+    from gemmgen.verification.trouble import Fault
+
+    started = time.monotonic()
+    status, story, count = "passed", "", 0
+    try:
+        count = check_launches(
+            plan, Path(order["path"]), PROFILES[order["profile"]], order["seed"], beat
+        )
+    except Fault as fault:
+        status, story = fault.status, fault.story
+    seconds = time.monotonic() - started
+    return Outcome(
+        plan.name, "launches", STAND_IN, status, story, count, seconds=seconds
+    )
 
 
 def _verified(

@@ -1,0 +1,201 @@
+"""One launcher on the stand-in: a call made remembered and afresh, and compared.
+
+Raises `Wrong` for what a launcher does wrong, with the call and what was launched.
+"""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import torch
+import triton
+
+from gemmgen.plan import Plan
+from gemmgen.verification.examples import Wrong
+from gemmgen.verification.launches.calls import Call, Facts
+from gemmgen.verification.launches.driver import Driver, Launched
+from gemmgen.verification.launches.executed import run
+from gemmgen.verification.launches.oracle import (
+    Expected,
+    check_launch,
+    check_matrices,
+    check_returned,
+)
+from gemmgen.verification.launches.record import difference
+from gemmgen.verification.launches.workspaces import Workspaces
+
+_CAPTURING = 1000
+"""What is added to a stream's handle while it is captured."""
+_REFUSALS = (ValueError, TypeError)
+_STATE = ("WORKSPACES",)
+"""What the modules that launchers share keep between calls, beside their caches."""
+
+
+@dataclass
+class Made:
+    """What became of a call: what it returned or raised, and what it launched."""
+
+    returned: Any
+    launches: list[Launched]
+    hooks: int
+
+    @property
+    def refused(self) -> bool:
+        """Whether it raised."""
+        return isinstance(self.returned, BaseException)
+
+
+@dataclass
+class Bench:
+    """A launcher under test, and what was seen of it."""
+
+    plan: Plan
+    module: ModuleType
+    driver: Driver
+    launcher: Callable[..., Any] = field(init=False)
+    workspaces: Workspaces = field(init=False)
+
+    @property
+    def shared(self) -> list[ModuleType]:
+        """The modules that the folder's launchers share."""
+        package = self.module.__name__.rpartition(".")[0]
+        return [
+            module for name, module in sys.modules.items()
+            if name.startswith(f"{package}._")
+        ]  # fmt: skip
+
+    def remembered(self, launcher: Callable[..., Any]) -> Callable[..., Any]:
+        """A launcher that remembers, as the folder's do."""
+        return self.module.remembered(launcher)  # type: ignore[no-any-return]
+
+    @property
+    def plain(self) -> Callable[..., Any]:
+        """The launcher that remembers nothing."""
+        return getattr(self.module, self.plan.name).__wrapped__  # type: ignore[no-any-return]
+
+    def renew(self, scratch: int = 0, anew: bool = True) -> None:
+        """Forget all calls; if `anew`, also what a process finds out once.
+
+        Kernels ask for bytes of `scratch`.
+        """
+        for name, value in (x for one in self.shared for x in vars(one).items()):
+            if anew and hasattr(value, "cache_clear"):
+                value.cache_clear()
+            elif name in _STATE:
+                value.clear()
+        if scratch != self.driver.scratch:
+            self.driver.scratch = scratch
+            for value in vars(self.module).values():
+                if isinstance(value, triton.runtime.JITFunction):
+                    value.device_caches.clear()
+        self.driver.launches.clear()
+        self.workspaces = Workspaces(self.driver)
+        self.driver.on_launch = self.observe
+        self.launcher = self.remembered(self.plain)
+
+    def check(self, facts: Facts, call: Call, alive: list[Any]) -> Made:
+        """Make a call remembered, then afresh, and compare."""
+        made = self.perform(self.launcher, facts, call)
+        self.judge(facts, call, made, alive)
+        return made
+
+    def judge(self, facts: Facts, call: Call, made: Made, alive: list[Any]) -> None:
+        """Compare what became of a call with what it comes to afresh."""
+        try:
+            fresh = self.perform(self.plain, facts, call)
+            for one in (made, fresh):
+                self.check_one(facts, call, one, alive)
+            self.compare(facts, made, fresh)
+        except Wrong as wrong:
+            raise Wrong(f"{wrong}\n{facts}") from wrong
+
+    def check_one(self, facts: Facts, call: Call, made: Made, alive: list[Any]) -> None:
+        """Hold one call against what its tensors ask for."""
+        if made.refused:
+            if not isinstance(made.returned, _REFUSALS):
+                raise Wrong(f"raises {made.returned!r}") from made.returned
+            return
+        check_returned(self.plan, facts, call, made.returned, alive)
+        if facts.hooked and made.hooks < 2 * len(made.launches):
+            raise Wrong(f"{made.hooks} calls of hooks by {len(made.launches)} launches")
+        results = several(made.returned)
+        tensors = {k: v for k, v in call.inputs.items() if isinstance(v, torch.Tensor)}
+        names = [one.name for one in self.plan.results]
+        tensors |= dict(zip(names, results, strict=True))
+        numbers = {k: v for k, v in call.inputs.items() if k not in tensors}
+        expected = Expected(facts.device, stream_of(facts), tensors, numbers)
+        for launched in made.launches[:1]:
+            check_launch(self.plan, expected, launched)
+            if results[0].dim() == 2:
+                check_matrices(self.plan, tensors, launched)
+
+    def observe(self, launched: Launched) -> None:
+        """Look at a launch while it is made; run one by which a launcher tries its."""
+        if self.tries(launched):
+            run(self.driver.gpus, launched)
+        else:
+            self.workspaces.check(launched)
+
+    def compare(self, facts: Facts, made: Made, fresh: Made) -> None:
+        """Raise `Wrong` unless a call does what it does afresh."""
+        if made.refused or fresh.refused:
+            if repr(made.returned) != repr(fresh.returned):
+                raise Wrong(f"{made.returned!r}, afresh {fresh.returned!r}")
+        elif len(made.launches) != len(fresh.launches):
+            raise Wrong(f"{len(made.launches)} launches, afresh {len(fresh.launches)}")
+        ours = [one.name for one in self.plan.results] if facts.out == "made" else []
+        for one, other in zip(made.launches, fresh.launches, strict=False):
+            difference(one, other, ours)
+
+    def perform(self, launcher: Callable[..., Any], facts: Facts, call: Call) -> Made:
+        """Call, with the thread's devices and streams as they are to be."""
+        positional, given = call.arguments(facts.keywords)
+        thread, start = threading.get_ident(), len(self.driver.launches)
+        hooks: list[Any] = []
+        triton.set_allocator(lambda size, align, stream: 512)
+        with self.surroundings(facts, hooks):
+            try:
+                returned = launcher(*positional, **given)
+            except Exception as error:
+                returned = error
+        launches = [
+            one for one in self.driver.launches[start:]
+            if one.thread == thread and not self.tries(one)
+        ]  # fmt: skip
+        return Made(returned, launches, len(hooks))
+
+    def tries(self, launched: Launched) -> bool:
+        """Whether a launch is one by which launchers try theirs."""
+        kernel = launched.function.compiled.src.fn.fn
+        return kernel.__module__ in [one.__name__ for one in self.shared]
+
+    @contextmanager
+    def surroundings(self, facts: Facts, hooks: list[Any]) -> Iterator[None]:
+        """The current device, stream, graph and hooks of a call."""
+        driver, runtime = self.driver, triton.knobs.runtime
+        with ExitStack() as stack:
+            stream = stream_of(facts)
+            stack.enter_context(driver.stream(facts.device, stream))
+            if facts.captured:
+                stack.enter_context(driver.capture(facts.device, stream))
+            elif facts.current != facts.device:
+                stack.enter_context(driver.stream(facts.current, 0))
+            if facts.hooked:
+                for chain in (runtime.launch_enter_hook, runtime.launch_exit_hook):
+                    chain.add(hooks.append)
+                    stack.callback(chain.remove, hooks.append)
+            yield
+
+
+def several(returned: Any) -> list[torch.Tensor]:
+    """The results as a list."""
+    return [returned] if isinstance(returned, torch.Tensor) else list(returned)
+
+
+def stream_of(facts: Facts) -> int:
+    """The stream that a call's kernels are to run on."""
+    return facts.stream + _CAPTURING * facts.captured

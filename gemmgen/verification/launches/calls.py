@@ -1,0 +1,149 @@
+"""One call of a launcher: what is known of it, and its tensors.
+
+The tensors are never written; their sizes may be any.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from gemmgen.operations import OPERATIONS
+from gemmgen.plan import Plan
+from gemmgen.verification.cases import Case, input_tensors, numbers
+from gemmgen.verification.examples import input_shapes
+from gemmgen.verification.launches.memory import Gpus
+from gemmgen.verification.reference import torch_dtype
+from gemmgen.verification.views import VIEWS
+
+FAR = "far"
+"""A view whose last row is beyond 2^31 elements."""
+OUTS = ("made", "given", "an input", "an operand", "a row further")
+"""Where results go; all but the first two to memory that an input has."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A call without its tensors, which `views` lie in, by name if not contiguous.
+
+    One tensor may be `odd`, of a dtype that it should not have, or `astray`, on another
+    device than the rest. The last `keywords` inputs are passed by name.
+    """
+
+    rows: tuple[int, ...] = (64,)
+    n: int = 64
+    k: int = 64
+    views: Mapping[str, str] = field(default_factory=dict)
+    numbers: tuple[Any, ...] = ()
+    out: str = "made"
+    odd: str | None = None
+    astray: str | None = None
+    keywords: int = 0
+    device: int = 0
+    current: int = 0
+    stream: int = 0
+    captured: bool = False
+    hooked: bool = False
+
+    def __str__(self) -> str:
+        """What of it is not as usual."""
+        parts = [f"M={self.rows} N={self.n} K={self.k}"]
+        parts += [f"{name} {view}" for name, view in self.views.items()]
+        parts += [str(value) for value in self.numbers]
+        parts += [f"out {self.out}", f"cuda:{self.device}", f"stream {self.stream}"]
+        parts += [f"current cuda:{self.current}"] * (self.current != self.device)
+        parts += [f"{self.odd} of another dtype"] if self.odd else []
+        parts += [f"{self.astray} on another device"] if self.astray else []
+        parts += [f"{self.keywords} by name"] if self.keywords else []
+        return ", ".join(
+            parts + ["captured"] * self.captured + ["hooked"] * self.hooked
+        )
+
+
+@dataclass
+class Call:
+    """A call with its tensors and numbers, by name."""
+
+    inputs: dict[str, Any]
+    outputs: list[torch.Tensor] | None
+
+    def arguments(self, keywords: int) -> tuple[list[Any], dict[str, Any]]:
+        """The positional ones, and those by name."""
+        names = list(self.inputs)
+        first, rest = names[: len(names) - keywords], names[len(names) - keywords :]
+        given = {name: self.inputs[name] for name in rest}
+        if self.outputs is not None:
+            out = self.outputs
+            given["out"] = out[0] if len(out) == 1 else tuple(out)
+        return [self.inputs[name] for name in first], given
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """All of them."""
+        found = [*self.inputs.values(), *(self.outputs or ())]
+        return [one for one in found if isinstance(one, torch.Tensor)]
+
+
+def call_of(plan: Plan, gpus: Gpus, facts: Facts) -> Call:
+    """New tensors for a call."""
+    rows = facts.rows if OPERATIONS[plan.op].leading else (math.prod(facts.rows),)
+    case = Case(rows, facts.n, facts.k)
+    shapes = input_shapes(plan, case)
+    dtypes = {one.name: one.dtype for one in plan.operands}
+    made: dict[str, Any] = {}
+    for name in input_tensors(plan):
+        dtype = torch_dtype(dtypes.get(name, plan.dtype))
+        if name == facts.odd:
+            dtype = torch.float64 if dtype != torch.float64 else torch.float32
+        device = facts.device ^ (name == facts.astray)
+        made[name] = _tensor(gpus, facts, name, shapes[name], dtype, device)
+    values = dict(zip(numbers(plan), facts.numbers, strict=True))
+    names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
+    inputs = {name: values[name] if name in values else made[name] for name in names}
+    outputs = None
+    if facts.out != "made":
+        outputs = _outputs(plan, gpus, facts, (*rows, facts.n), made)
+    return Call(inputs, outputs)
+
+
+def _tensor(
+    gpus: Gpus, facts: Facts, name: str, shape: Any, dtype: Any, device: int
+) -> torch.Tensor:
+    view = facts.views.get(name, "contiguous")
+    row = VIEWS["contiguous" if view == FAR else view]
+    strides = row.strides(shape)
+    if view == FAR and shape[0] > 1:
+        strides = (-(-(2**31) // (shape[0] - 1) // 16) * 16, *strides[1:])
+    last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if n > 0)
+    whole = gpus.empty((last + 1 + row.offset,), (1,), dtype, device)
+    return whole.as_strided(shape, strides, row.offset)
+
+
+def _outputs(
+    plan: Plan, gpus: Gpus, facts: Facts, shape: Any, inputs: dict[str, Any]
+) -> list[torch.Tensor]:
+    """Tensors for the results, the first of them where `facts.out` says."""
+    found = [
+        _tensor(gpus, facts, one.name, shape, torch_dtype(one.dtype), facts.device)
+        for one in plan.results
+    ]
+    name, first = _shared(plan, facts.out), found[0]
+    if facts.out != "given" and _alike(inputs[name], first):
+        count, skipped = first.numel(), facts.n * (facts.out == "a row further")
+        whole = gpus.empty((count + skipped,), (1,), first.dtype, facts.device)
+        inputs[name] = whole[:count].view(inputs[name].shape)
+        found[0] = whole[skipped:].view(shape)
+    return found
+
+
+def _shared(plan: Plan, out: str) -> str:
+    """The input whose memory a result may lie in."""
+    matrices = [one.name for one in plan.operands if one.is_matrix]
+    return matrices[0] if matrices and out != "an input" else plan.a.name
+
+
+def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:
+    kinds = one.dtype == other.dtype and one.numel() == other.numel()
+    return bool(kinds and one.device == other.device and one.is_contiguous())

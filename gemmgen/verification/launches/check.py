@@ -1,0 +1,73 @@
+"""Checks one kernel's launcher on the stand-in: every change alone, then drawn ones."""
+
+import traceback
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from gemmgen.plan import Plan
+from gemmgen.verification import subject
+from gemmgen.verification.examples import Wrong
+from gemmgen.verification.launches.bench import Bench
+from gemmgen.verification.launches.driver import Driver, install
+from gemmgen.verification.launches.habits import habits
+from gemmgen.verification.launches.machine import each_alone, machine
+from gemmgen.verification.profiles import Profile
+from gemmgen.verification.trouble import Fault, told
+
+_STEPS = 20
+
+
+@cache
+def _driver() -> Driver:
+    """The stand-in, which a process has once and for good."""
+    return install()
+
+
+def check_launches(
+    plan: Plan, path: Path, profile: Profile, number: int, beat: Callable[[str], object]
+) -> int:
+    """How many launches were looked at; raises `Fault` at the first that is wrong."""
+    beat("import")
+    driver = _driver()
+    before = driver.count
+    try:
+        bench = Bench(plan, subject.load(path), driver)
+        for name, habit in habits(bench):
+            beat(name)
+            habit()
+        for name, step in each_alone(bench):
+            beat(name)
+            step()
+        beat(f"drawn calls, seed {number}")
+        _drawn(bench, profile.launches, number)
+    except Wrong as wrong:
+        raise Fault("failed", str(wrong)) from wrong
+    except Exception as error:
+        fault = told(error)
+        where = traceback.format_exception_only(error)[-1].strip()
+        raise Fault(fault.status, fault.story or where) from error
+    return driver.count - before
+
+
+def _drawn(bench: Bench, examples: int, number: int) -> None:
+    @seed(number)
+    class Drawn(machine(bench)):  # type: ignore[misc]
+        """The same with its seed."""
+
+    run_state_machine_as_test(
+        Drawn,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=_STEPS,
+            deadline=None,
+            database=None,
+            phases=[Phase.generate, Phase.shrink],
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+            verbosity=Verbosity.quiet,
+        ),
+    )

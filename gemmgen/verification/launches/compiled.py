@@ -1,0 +1,81 @@
+"""Kernels as if compiled for a GPU that is not there, with no code."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import CompiledKernel
+from triton.runtime import driver
+
+ARCHITECTURE = 90
+TYPES = {"fp16": 6, "fp32": 7, "fp64": 9, "bf16": 10}
+"""Of elements, as Triton 3.6 to 3.9 note them for tensor maps."""
+HOST_TYPES, TF32 = {6: 6, 7: 7, 9: 8, 10: 9}, 11
+"""The same as CUDA's driver is told, and what makes it round to tf32."""
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """What a tensor map was encoded from."""
+
+    address: int
+    element: int
+    block: tuple[int, ...]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    padding: int
+
+
+@dataclass(frozen=True)
+class Function:
+    """A kernel that was loaded on a device."""
+
+    compiled: "Compiled"
+    device: int
+
+
+class Compiled(CompiledKernel):  # type: ignore[misc]
+    """A kernel as if compiled: what launching one needs, and no code."""
+
+    def __init__(self, source: Any, options: Mapping[str, Any], scratch: int) -> None:
+        self.src, self.name, self.hash, self.kernel = (
+            source,
+            source.fn.__name__,
+            "",
+            b"",
+        )
+        self.options = dict(options)
+        self.metadata = SimpleNamespace(
+            name=self.name, shared=0, warp_size=32, tmem_size=None, num_ctas=1,
+            num_warps=options.get("num_warps", 4), launch_pdl=False,
+            launch_cooperative_grid=False, global_scratch_size=scratch,
+            global_scratch_align=16, profile_scratch_size=0, profile_scratch_align=1,
+            tensordesc_meta=[_note(one) for one in _descriptors(source.signature)],
+            target=GPUTarget("cuda", ARCHITECTURE, 32),
+        )  # fmt: skip
+        self.packed_metadata = (self.metadata.num_warps, 1, 0)
+        self.metadata_group: dict[str, str] = {}
+        self.function: Function | None = None
+        self.module = self._run = None
+
+    def _init_handles(self) -> None:
+        """Load it on the current device, once, as Triton does."""
+        if self.module is None:
+            super()._init_handles()
+            self.function = Function(self, driver.active.get_current_device())
+
+
+def _descriptors(signature: Mapping[Any, str]) -> list[str]:
+    return [one for one in signature.values() if one.startswith("tensordesc")]
+
+
+def _note(kind: str) -> dict[str, Any]:
+    """What Triton notes of a descriptor's type, such as `tensordesc<bf16[64, 64]>`."""
+    element, _, rest = kind.removeprefix("tensordesc<").partition("[")
+    block = [int(side) for side in rest.partition("]")[0].split(",")]
+    return {
+        "swizzle": 3, "elem_size": 0, "elem_type": TYPES[element],
+        "block_size": block, "fp4_padded": False,
+    }  # fmt: skip

@@ -1,0 +1,288 @@
+"""A driver of GPUs that are not there: devices, streams, graphs, and every launch.
+
+Stands for what lies under Triton's launcher in C, for a process that does nothing else;
+all above it, Triton's and torch's, is real.
+"""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia import driver as nvidia
+from triton.runtime import driver as triton_driver
+
+from gemmgen.verification.interpreter import Autotuned
+from gemmgen.verification.launches.compiled import (
+    ARCHITECTURE,
+    Compiled,
+    Function,
+    TensorMap,
+)
+from gemmgen.verification.launches.memory import Gpus
+
+DEVICES = 2
+PROCESSORS = 132
+_SHARED = 232448
+
+
+@dataclass
+class Launched:
+    """What reached the GPU: all that Triton's launcher in C was called with."""
+
+    function: Function
+    grid: tuple[int, int, int]
+    stream: int
+    scratch: tuple[Any, Any]
+    arguments: tuple[Any, ...]
+    device: int
+    """The current one of the thread."""
+    settings: tuple[Any, ...]
+    capture: object
+    through_triton: bool
+    thread: int
+
+
+@dataclass
+class Thread(threading.local):
+    """What CUDA keeps for each thread."""
+
+    device: int = 0
+    streams: dict[int, int] = field(default_factory=dict)
+    through_triton: bool = False
+
+
+class Driver:
+    """The driver that Triton is given, and the GPUs that torch is."""
+
+    def __init__(self) -> None:
+        self.gpus = Gpus(DEVICES)
+        self.gpus.on_wait = self.wait
+        self.gpus.on_take = lambda: self.point("memory")
+        self.gpus.on_zeros = self.zeros
+        self.zeroed: dict[int, object] = {}
+        """The graph in which there was last something filled with zeros; None: none."""
+        self.thread = Thread()
+        self.launches: list[Launched] = []
+        self.count = 0
+        self.captures: dict[tuple[int, int], object] = {}
+        self.scratch = 0
+        """Bytes of global memory that kernels compiled from now on ask for."""
+        self.on_launch: Callable[[Launched], object] = lambda launched: None
+        """Told of each launch; what it raises, the launch fails with."""
+        self.point: Callable[[str], object] = lambda name: None
+        """Told each thing that a thread does, before it does."""
+        self.launcher_cls = nvidia.CudaLauncher
+        self.utils = SimpleNamespace(
+            fill_tma_descriptor=self.encode,
+            fill_tma_descriptor_tiled=self.encode,
+            get_device_properties=lambda device: {"max_shared_mem": _SHARED},
+            load_binary=self.load,
+            launch=self.launch_together,
+            build_signature_metadata=lambda signature: signature,
+        )
+
+    # What Triton asks.
+
+    def get_current_device(self) -> int:
+        """The thread's device."""
+        self.point("device")
+        return self.thread.device
+
+    def get_current_stream(self, device: int) -> int:
+        """The handle of a device's current stream; 0 is the default of each."""
+        self.point("stream")
+        return self.thread.streams.get(device, 0)
+
+    def get_current_target(self) -> GPUTarget:
+        """What kernels are compiled for."""
+        return GPUTarget("cuda", ARCHITECTURE, 32)
+
+    def load(self, name: str, kernel: Any, shared: int, device: int) -> tuple[Any, ...]:
+        """A loaded kernel: module, function, registers, spills, threads."""
+        function = SimpleNamespace(name=name, device=device)
+        return object(), function, 32, 0, 1024
+
+    def encode(
+        self, address: int, swizzle: int, size: int, element: int, block: Any,
+        shape: Any, strides: Any, padding: int,
+    ) -> TensorMap:  # fmt: skip
+        """A tensor map."""
+        sides = tuple(block), tuple(shape), tuple(strides)
+        return TensorMap(address, element, *sides, padding)
+
+    def compile(self, source: Any, target: Any = None, options: Any = None) -> Compiled:
+        """As `triton.compile`: a kernel of its own each time, as Triton loads it."""
+        return Compiled(source, options or {}, self.scratch)
+
+    def launch(
+        self, x: int, y: int, z: int, stream: int, function: Any, cooperative: Any,
+        programmatic: Any, scratch: Any, profile: Any, packed: Any, metadata: Any,
+        enter: Any, leave: Any, *arguments: Any,
+    ) -> None:  # fmt: skip
+        """Triton 3.6's launcher in C, of one signature."""
+        settings = (cooperative, programmatic, packed)
+        self.note(
+            function, (x, y, z), stream, (scratch, profile), settings,
+            (enter, leave), metadata, arguments,
+        )  # fmt: skip
+
+    def launch_together(
+        self, x: int, y: int, z: int, stream: int, function: Any, cooperative: Any,
+        programmatic: Any, packed: Any, metadata: Any, enter: Any, leave: Any,
+        scratch: Any, profile: Any, annotations: Any, signature: Any, arguments: Any,
+    ) -> None:  # fmt: skip
+        """The launcher in C of Triton 3.7 and later, of all signatures."""
+        settings = (cooperative, programmatic, packed)
+        self.note(
+            function, (x, y, z), stream, (scratch, profile), settings,
+            (enter, leave), metadata, tuple(arguments),
+        )  # fmt: skip
+
+    # What reaches a GPU, and what the CPU waits for.
+
+    def note(
+        self, function: Function, grid: tuple[int, int, int], stream: int,
+        scratch: tuple[Any, Any], settings: tuple[Any, ...],
+        hooks: tuple[Any, Any], metadata: Any, arguments: tuple[Any, ...],
+    ) -> None:  # fmt: skip
+        """Keep a launch; as in C, one of no programs does nothing."""
+        self.point("launch")
+        enter, leave = hooks
+        if enter is not None:
+            enter(metadata)
+        if min(grid) > 0:
+            device = self.thread.device
+            capture = self.captures.get(self._now(device))
+            through = self.thread.through_triton
+            plain = tuple(map(_plain, arguments))
+            launched = Launched(
+                function, grid, stream, scratch, plain, device, settings,
+                capture, through, threading.get_ident(),
+            )  # fmt: skip
+            self.launches.append(launched)
+            self.count += 1
+            self.on_launch(launched)
+        if leave is not None:
+            leave(metadata)
+
+    def wait(self) -> None:
+        """The CPU waits for a GPU, which it must not while a graph is captured."""
+        if self.capturing():
+            raise RuntimeError("operation not permitted when stream is capturing")
+
+    def zeros(self, address: int) -> None:
+        """Note where something was filled with zeros."""
+        self.zeroed[address] = self.captures.get(self._now(self.thread.device))
+
+    def _now(self, device: int) -> tuple[int, int]:
+        return device, self.thread.streams.get(device, 0)
+
+    def capturing(self) -> bool:
+        """Whether the thread's current stream is captured."""
+        return self._now(self.thread.device) in self.captures
+
+    @contextmanager
+    def stream(self, device: int, handle: int) -> Iterator[None]:
+        """Make a stream its device's current one, and the device the current one."""
+        before = self.thread.device, self.thread.streams.get(device, 0)
+        self.thread.device, self.thread.streams[device] = device, handle
+        try:
+            yield
+        finally:
+            self.thread.device, self.thread.streams[device] = before
+
+    @contextmanager
+    def capture(self, device: int, handle: int) -> Iterator[object]:
+        """As `torch.cuda.graph`: what is launched there is not run but kept."""
+        graph, memory = object(), self.gpus.memories[device]
+        with self.stream(device, handle):
+            self.captures[device, handle] = graph
+            memory.kept = True
+            try:
+                yield graph
+            finally:
+                memory.kept = False
+                del self.captures[device, handle]
+
+
+def _plain(argument: Any) -> Any:
+    """An argument as the kernel gets it: of a tensor the address."""
+    return argument.data_ptr() if isinstance(argument, torch.Tensor) else argument
+
+
+class _Exchanged:
+    """`torch.cuda.device` for the stand-in."""
+
+    def __init__(self, driver: Driver, device: Any) -> None:
+        self.driver = driver
+        self.device = _index(device)
+
+    def __enter__(self) -> None:
+        self.before = self.driver.thread.device
+        self.driver.thread.device = self.device
+
+    def __exit__(self, *_: object) -> None:
+        self.driver.thread.device = self.before
+
+
+def _index(device: Any) -> int:
+    return device if isinstance(device, int) else torch.device(device).index
+
+
+def install() -> Driver:
+    """Let torch and Triton of this process take the stand-in for their GPUs."""
+    driver = Driver()
+    cuda: Any = torch.cuda
+    cuda.is_available = lambda: True
+    cuda.device_count = lambda: DEVICES
+    cuda.current_device = driver.get_current_device
+    cuda.set_device = lambda device: setattr(driver.thread, "device", _index(device))
+    cuda.device = lambda device: _Exchanged(driver, device)
+    cuda.get_device_capability = lambda *_: divmod(ARCHITECTURE, 10)
+    cuda.get_device_properties = lambda *_: SimpleNamespace(
+        multi_processor_count=PROCESSORS, major=9, minor=0, name="stand-in",
+        shared_memory_per_block_optin=_SHARED,
+    )  # fmt: skip
+    cuda.is_current_stream_capturing = driver.capturing
+    cuda.current_stream = lambda device=None: SimpleNamespace(
+        cuda_stream=driver.get_current_stream(
+            driver.thread.device if device is None else _index(device)
+        )
+    )
+    cuda.synchronize = lambda *_: driver.wait()
+    torch._C._cuda_getDevice = driver.get_current_device
+    torch._C._cuda_getCurrentRawStream = driver.get_current_stream
+    guards: Any = torch._C._dynamo.guards
+    guards._empty_strided_cuda = lambda shape, strides, dtype: torch.empty_strided(
+        shape, strides, dtype=dtype, device="cuda"
+    )
+    module: Any = nvidia
+    module.library_dirs = list
+    module.make_launcher = lambda *_: ""
+    module.compile_module_from_src = lambda **_: SimpleNamespace(launch=driver.launch)
+    module.PyKernelArg = SimpleNamespace
+    module.ARG_CONSTEXPR, module.ARG_KERNEL, module.ARG_TUPLE = range(3)
+    module.CudaLauncher.__call__ = _seen(driver, module.CudaLauncher.__call__)
+    triton.compiler.compile = driver.compile
+    triton.autotune = lambda configs, **_: lambda kernel: Autotuned(kernel, configs)
+    triton_driver.set_active(driver)
+    return driver
+
+
+def _seen(driver: Driver, call: Callable[..., Any]) -> Callable[..., Any]:
+    """Triton's own launch, noted as such."""
+
+    def seen(*arguments: Any, **named: Any) -> Any:
+        driver.thread.through_triton = True
+        try:
+            return call(*arguments, **named)
+        finally:
+            driver.thread.through_triton = False
+
+    return seen

@@ -1,0 +1,160 @@
+"""The stateful machine: calls of one launcher that change one thing at a time."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from hypothesis import strategies
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from gemmgen.operations import OPERATIONS
+from gemmgen.plan import Plan
+from gemmgen.verification.cases import input_tensors, numbers
+from gemmgen.verification.launches.bench import Bench, several
+from gemmgen.verification.launches.calls import FAR, OUTS, Call, Facts, call_of
+from gemmgen.verification.launches.turns import in_turns
+from gemmgen.verification.views import FOR_OUTPUTS, VIEWS
+
+_SIZES = (64, 1, 16, 128, 7, 1000, 4096, 0)
+_NUMBERS = (1.0, 0.0, -0.0, -3.0, 0.3, 2, float("inf"), float("nan"))
+_ROWS = ((64,), (1,), (16,), (128,), (5,), (300,), (4096,), (0,))
+_LEADING = ((), (2, 3), (4, 1, 16), (2, 0))
+_STREAMS = (0, 11, 12)
+_FOUND_OUT_AT = ("captured", "current", "device", "hooked")
+"""What may change what a process finds out once, at its first call."""
+_MOST_ALIVE = 3
+_SCRATCH = 128
+Change = tuple[str, Any]
+
+
+def choices(plan: Plan) -> dict[str, Sequence[Any]]:
+    """Whatever can be said of a call, and what it can be; the usual first."""
+    inputs, results = input_tensors(plan), [one.name for one in plan.results]
+    found: dict[str, Sequence[Any]] = {
+        "rows": _ROWS + (_LEADING if OPERATIONS[plan.op].leading else ()),
+        "n": _SIZES,
+        "k": _SIZES,
+        "out": OUTS,
+        "odd": (None, *inputs),
+        "astray": (None, *inputs[1:]),
+        "keywords": range(len(inputs) + len(numbers(plan)) + 1),
+        "device": (0, 1),
+        "current": (0, 1),
+        "stream": _STREAMS,
+        "captured": (False, True),
+        "hooked": (False, True),
+    }
+    views = [(name, view) for view in (*VIEWS, FAR) for name in inputs]
+    found["view"] = views + [(name, view) for view in FOR_OUTPUTS for name in results]
+    if numbers(plan):
+        places = range(len(numbers(plan)))
+        found["number"] = [(place, value) for value in _NUMBERS for place in places]
+    return found
+
+
+def changes(plan: Plan) -> strategies.SearchStrategy[Change]:
+    """One thing of a call that is to be otherwise."""
+    return strategies.one_of(
+        [
+            strategies.tuples(strategies.just(name), strategies.sampled_from(values))
+            for name, values in choices(plan).items()
+        ]
+    )
+
+
+def changed(facts: Facts, change: Change) -> Facts:
+    """The call with one thing otherwise."""
+    name, value = change
+    if name == "view":
+        tensor, view = value
+        return replace(facts, views={**facts.views, tensor: view})
+    if name == "number":
+        place, number = value
+        values = list(facts.numbers)
+        values[place] = number
+        return replace(facts, numbers=tuple(values))
+    return replace(facts, **{name: value})
+
+
+def machine(bench: Bench) -> type[RuleBasedStateMachine]:
+    """The machine of one launcher."""
+    change = changes(bench.plan)
+
+    class Calls(RuleBasedStateMachine):
+        """Calls one launcher; whatever is wrong raises."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.facts = Facts(numbers=(1.0,) * len(numbers(bench.plan)))
+            self.alive: list[Call | Any] = []
+            self.call: Call | None = None
+
+        @initialize(
+            scratch=strategies.sampled_from((0, 0, 0, _SCRATCH)),
+            anew=strategies.just(True),
+        )
+        def start(self, scratch: int, anew: bool = True) -> None:
+            """As a new process, or at least without calls that are remembered."""
+            bench.renew(scratch, anew)
+
+        @rule(change=change)
+        def otherwise(self, change: Change) -> None:
+            """One thing changes."""
+            self.facts = changed(self.facts, change)
+            self.call = None
+            self.again()
+
+        @rule()
+        def again(self) -> None:
+            """The same call with the same tensors."""
+            if self.call is None:
+                self.call = call_of(bench.plan, bench.driver.gpus, self.facts)
+            made = bench.check(self.facts, self.call, self.alive)
+            if not made.refused and self.facts.out == "made":
+                self.alive = [*self.alive, *several(made.returned)][-_MOST_ALIVE:]
+
+        @rule()
+        def elsewhere(self) -> None:
+            """The same call with other tensors, at other addresses."""
+            if self.call is not None:
+                self.alive = [*self.alive, *self.call.tensors][-_MOST_ALIVE:]
+            self.call = None
+            self.again()
+
+        @rule(change=change, turns=strategies.lists(strategies.booleans(), max_size=12))
+        def beside(self, change: Change, turns: list[bool]) -> None:
+            """Two threads call at once, the second with one thing otherwise."""
+            both = [self.facts, changed(self.facts, change)]
+            both = [replace(one, captured=False, hooked=False) for one in both]
+            calls = [call_of(bench.plan, bench.driver.gpus, one) for one in both]
+            actions = [
+                partial(bench.perform, bench.launcher, facts, call)
+                for facts, call in zip(both, calls, strict=True)
+            ]
+            made = in_turns(bench.driver, actions, turns)
+            for facts, call, one in zip(both, calls, made, strict=True):
+                bench.judge(facts, call, one, self.alive)
+
+    return Calls
+
+
+def each_alone(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
+    """For each thing that can be otherwise, calls with and without it, by turns."""
+    machines = machine(bench)
+    for name, values in choices(bench.plan).items():
+        for value in values:
+            yield f"{name} {value}", partial(_by_turns, machines, (name, value))
+
+
+def _by_turns(machines: Any, change: Change) -> None:
+    one = machines()
+    one.start(0, change[0] in _FOUND_OUT_AT)
+    usual = one.facts
+    other = changed(usual, change)
+    for facts, step in (
+        (other, "again"), (usual, "again"), (usual, "again"), (other, "again"),
+        (other, "elsewhere"), (usual, "elsewhere"),
+    ):  # fmt: skip
+        one.facts, one.call = facts, one.call if facts is one.facts else None
+        getattr(one, step)()

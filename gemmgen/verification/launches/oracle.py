@@ -1,0 +1,147 @@
+"""What each launch of a call must be, from its tensors alone.
+
+Knows nothing of how a launcher decides or remembers; raises `Wrong`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from gemmgen.layouts import Matrix
+from gemmgen.plan import Plan
+from gemmgen.verification.examples import Wrong
+from gemmgen.verification.launches.calls import Call, Facts
+from gemmgen.verification.launches.compiled import HOST_TYPES, TF32, TYPES
+from gemmgen.verification.launches.driver import Launched
+from gemmgen.verification.launches.record import Described, check_assumptions, named
+from gemmgen.verification.reference import torch_dtype
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Where a call's kernels are to run, and what they are to be passed."""
+
+    device: int
+    stream: int
+    tensors: Mapping[str, torch.Tensor]
+    numbers: Mapping[str, float]
+
+
+def check_launch(plan: Plan, expected: Expected, launched: Launched) -> None:
+    """Where and with what one kernel was launched; of several, the first's tensors."""
+    where, wanted = (launched.function.device, launched.device), expected.device
+    if where != (wanted, wanted):
+        raise Wrong(f"a kernel of cuda:{where[0]} was launched on cuda:{where[1]}")
+    if launched.stream != expected.stream:
+        raise Wrong(f"launched on stream {launched.stream}")
+    asked = launched.function.compiled.metadata.global_scratch_size
+    if asked and not launched.scratch[0]:
+        raise Wrong("launched without the global memory that the kernel asks for")
+    values = named(launched)
+    check_assumptions(launched, values)
+    for name, value in expected.numbers.items():
+        found = values[name]
+        same = value == found or (math.isnan(value) and math.isnan(found))
+        if not same or math.copysign(1, value) != math.copysign(1, found):
+            raise Wrong(f"{name} is {value}, passed is {found}")
+    for name, tensor in expected.tensors.items():
+        _check_tensor(plan, name, tensor, values)
+    _check_index(expected.tensors, values)
+
+
+def _check_tensor(
+    plan: Plan, name: str, tensor: torch.Tensor, values: Mapping[str, Any]
+) -> None:
+    pointer, described = values.get(f"{name}_ptr"), values.get(f"{name}_desc")
+    if pointer is None and not isinstance(described, Described):
+        raise Wrong(f"{name} is not passed")
+    address = pointer if described is None else described.map.address
+    if address != tensor.data_ptr():
+        raise Wrong(f"{name} is at {tensor.data_ptr()}, passed is {address}")
+    if described is None:
+        return
+    if described.shape[-1] != tensor.shape[-1] or described.strides[-1] != 1:
+        raise Wrong(f"{name} is {list(tensor.shape)}, described as {described}")
+    rounds = plan.precision == "tf32" and name in (plan.a.name, plan.b.name)
+    wanted = TF32 if rounds else HOST_TYPES[TYPES[_short(tensor.dtype)]]
+    if described.map.element != wanted:
+        raise Wrong(f"{name}: elements of kind {described.map.element} are described")
+
+
+def _short(dtype: torch.dtype) -> str:
+    names = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
+    text = str(dtype).removeprefix("torch.")
+    return names.get(text, "fp64")
+
+
+def check_matrices(
+    plan: Plan, tensors: Mapping[str, torch.Tensor], launched: Launched
+) -> None:
+    """Sizes, strides and shapes of a launch for plain matrices."""
+    values = named(launched)
+    a, b = plan.a, plan.b
+    sizes = dict(zip(a.stored_sizes, tensors[a.name].shape, strict=True))
+    sizes |= dict(zip(b.stored_sizes, tensors[b.name].shape, strict=True))
+    wanted: dict[str, int] = dict(sizes)
+    matrices = [a, b, *(one.matrix for one in plan.results)]
+    matrices += [Matrix(one.name, ("m", "n")) for one in plan.tensors if one.is_matrix]
+    for matrix in matrices:
+        strides = dict(
+            zip(matrix.stored_axes, tensors[matrix.name].stride(), strict=True)
+        )
+        wanted |= zip(
+            matrix.strides, (strides[axis] for axis in matrix.axes), strict=True
+        )
+    for one in plan.tensors:
+        if not one.is_matrix:
+            wanted |= zip(one.strides, tensors[one.name].stride(), strict=True)
+    for name, value in wanted.items():
+        if name in values and values[name] != value:
+            raise Wrong(f"{name} is {value}, passed is {values[name]}")
+    for matrix in matrices:
+        described = values.get(f"{matrix.name}_desc")
+        tensor = tensors[matrix.name]
+        if described and described.map.shape != tuple(tensor.shape):
+            raise Wrong(f"{matrix.name} is {list(tensor.shape)}, described {described}")
+        if described and described.map.strides != tensor.stride():
+            raise Wrong(f"{matrix.name} has strides {tensor.stride()}: {described}")
+
+
+def _check_index(
+    tensors: Mapping[str, torch.Tensor], values: Mapping[str, Any]
+) -> None:
+    if str(values.get("INDEX")) != "int32":
+        return
+    for name, tensor in tensors.items():
+        sides = zip(tensor.shape, tensor.stride(), strict=True)
+        if f"{name}_ptr" in values and sum((n - 1) * s for n, s in sides) >= 2**31:
+            raise Wrong(f"{name} has more than 2^31 elements, its offsets 32 bits")
+
+
+def check_returned(
+    plan: Plan, facts: Facts, call: Call, returned: Any, alive: Sequence[Any]
+) -> None:
+    """The results: those given, or new ones of the right shape, type and place."""
+    results = [returned] if isinstance(returned, torch.Tensor) else list(returned)
+    if (len(plan.results) == 1) != isinstance(returned, torch.Tensor):
+        raise Wrong(f"{type(returned).__name__} is returned")
+    if call.outputs is not None:
+        if any(
+            one is not mine for one, mine in zip(results, call.outputs, strict=True)
+        ):
+            raise Wrong("the launcher does not return the out it was given")
+        return
+    shape = (*call.inputs[plan.a.name].shape[:-1], facts.n)
+    if plan.a.transposed:
+        shape = (call.inputs[plan.a.name].shape[1], facts.n)
+    taken = {one.untyped_storage().data_ptr() for one in (*call.tensors, *alive)}
+    for one, result in zip(results, plan.results, strict=True):
+        found = tuple(one.shape), one.dtype, one.get_device(), one.is_contiguous()
+        if found != (shape, torch_dtype(result.dtype), facts.device, True):
+            raise Wrong(f"{result.name} is made {found}")
+        if one.untyped_storage().data_ptr() in taken:
+            raise Wrong(f"{result.name} is made where another tensor is")
+        taken.add(one.untyped_storage().data_ptr())

@@ -1,0 +1,47 @@
+"""Workspaces in which the parts of K meet: whose they are, how large, and zeroed."""
+
+from typing import Any
+
+from gemmgen.verification.examples import Wrong
+from gemmgen.verification.launches.driver import Driver, Launched
+from gemmgen.verification.launches.record import named
+
+
+class Workspaces:
+    """Every workspace that a launch was given, and by whom it was used."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.users: dict[object, object] = {}
+
+    def check(self, launched: Launched) -> None:
+        """Raise `Wrong` unless a launch has the workspace that it needs to itself."""
+        values = named(launched)
+        tiles, parts, _ = launched.grid
+        if "count_ptr" not in values or parts == 1:
+            return
+        room = 4 * tiles * parts * values["BLOCK_M"] * values["BLOCK_N"]
+        self._owned(launched, "parts_ptr", values["parts_ptr"], room)
+        self._owned(launched, "count_ptr", values["count_ptr"], 4 * tiles)
+        self._clean(launched, values["count_ptr"], tiles)
+
+    def _owned(self, launched: Launched, name: str, address: int, size: int) -> None:
+        """Launches of a stream share a workspace; each captured one has its own."""
+        block = self.driver.gpus.memories[launched.function.device].block(address)
+        if block is None or block.address + block.size < address + size:
+            raise Wrong(f"{name} has less than {size} bytes of its device: {block}")
+        user: Any = launched.function.device, launched.stream
+        if launched.capture is not None:
+            user = id(launched)
+        owner = self.users.setdefault(block, user)
+        if owner != user:
+            raise Wrong(f"the {name} of {owner} is given to {user}")
+
+    def _clean(self, launched: Launched, address: int, tiles: int) -> None:
+        memory = self.driver.gpus.memories[launched.function.device]
+        offset = address - memory.start
+        if bool(memory.host[offset : offset + 4 * tiles].any()):
+            raise Wrong("the counts of the workspace are not zero")
+        graph = launched.capture
+        if graph is not None and self.driver.zeroed.get(address) is not graph:
+            raise Wrong("the counts of a graph are not zeroed in it")
