@@ -3,15 +3,10 @@
 Each case runs in a process of its own, for the stand-in stays in one that has it.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
-from gemmgen import render
 from gemmgen.folder import SHARED
 from gemmgen.plan import Plan, load
-from gemmgen.verification.outcome import Outcome
 from gemmgen.verification.pool import run_launches
 from gemmgen.verification.process import Subject
 
@@ -28,7 +23,9 @@ PLANS: dict[str, Plan] = {
 }
 
 
-def written(folder: Path, kernel: str, change: tuple[str, str] | None = None) -> Subject:
+def written(
+    folder: Path, kernel: str, change: tuple[str, str] | None = None
+) -> Subject:
     """The folder of one kernel, with a text of all its modules replaced, if any."""
     folder.mkdir()
     texts = {

@@ -50,10 +50,10 @@ def test_healthy_kernels_pass_every_check(spec: Path, capsys) -> None:
     assert found == [
         (kernel, check, "passed")
         for kernel in ("first", "second")
-        for check in ("drift", "compiled", "properties")
+        for check in ("drift", "compiled", "launches", "properties")
     ]
     suite = ElementTree.parse(report).getroot()
-    assert [case.get("classname") for case in suite] == ["first"] * 3 + ["second"] * 3
+    assert [case.get("classname") for case in suite] == ["first"] * 4 + ["second"] * 4
     assert not list(suite.iter("failure"))
 
 

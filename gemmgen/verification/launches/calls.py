@@ -14,7 +14,7 @@ from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
 from gemmgen.verification.cases import Case, input_tensors, numbers
 from gemmgen.verification.examples import input_shapes
-from gemmgen.verification.launches.memory import Gpus
+from gemmgen.verification.launches.tensors import Gpus
 from gemmgen.verification.reference import torch_dtype
 from gemmgen.verification.views import VIEWS
 

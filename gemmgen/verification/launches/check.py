@@ -12,8 +12,9 @@ from gemmgen.plan import Plan
 from gemmgen.verification import subject
 from gemmgen.verification.examples import Wrong
 from gemmgen.verification.launches.bench import Bench
-from gemmgen.verification.launches.driver import Driver, install
+from gemmgen.verification.launches.driver import Driver
 from gemmgen.verification.launches.habits import habits
+from gemmgen.verification.launches.installation import install
 from gemmgen.verification.launches.machine import each_alone, machine
 from gemmgen.verification.profiles import Profile
 from gemmgen.verification.trouble import Fault, told

@@ -12,23 +12,21 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-import triton
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia import driver as nvidia
-from triton.runtime import driver as triton_driver
 
-from gemmgen.verification.interpreter import Autotuned
 from gemmgen.verification.launches.compiled import (
     ARCHITECTURE,
     Compiled,
     Function,
     TensorMap,
 )
-from gemmgen.verification.launches.memory import Gpus
+from gemmgen.verification.launches.operators import pose
+from gemmgen.verification.launches.tensors import Gpus
 
 DEVICES = 2
 PROCESSORS = 132
-_SHARED = 232448
+SHARED = 232448
 
 
 @dataclass
@@ -62,6 +60,7 @@ class Driver:
 
     def __init__(self) -> None:
         self.gpus = Gpus(DEVICES)
+        pose(self.gpus)
         self.gpus.on_wait = self.wait
         self.gpus.on_take = lambda: self.point("memory")
         self.gpus.on_zeros = self.zeros
@@ -81,7 +80,7 @@ class Driver:
         self.utils = SimpleNamespace(
             fill_tma_descriptor=self.encode,
             fill_tma_descriptor_tiled=self.encode,
-            get_device_properties=lambda device: {"max_shared_mem": _SHARED},
+            get_device_properties=lambda device: {"max_shared_mem": SHARED},
             load_binary=self.load,
             launch=self.launch_together,
             build_signature_metadata=lambda signature: signature,
@@ -214,75 +213,3 @@ class Driver:
 def _plain(argument: Any) -> Any:
     """An argument as the kernel gets it: of a tensor the address."""
     return argument.data_ptr() if isinstance(argument, torch.Tensor) else argument
-
-
-class _Exchanged:
-    """`torch.cuda.device` for the stand-in."""
-
-    def __init__(self, driver: Driver, device: Any) -> None:
-        self.driver = driver
-        self.device = _index(device)
-
-    def __enter__(self) -> None:
-        self.before = self.driver.thread.device
-        self.driver.thread.device = self.device
-
-    def __exit__(self, *_: object) -> None:
-        self.driver.thread.device = self.before
-
-
-def _index(device: Any) -> int:
-    return device if isinstance(device, int) else torch.device(device).index
-
-
-def install() -> Driver:
-    """Let torch and Triton of this process take the stand-in for their GPUs."""
-    driver = Driver()
-    cuda: Any = torch.cuda
-    cuda.is_available = lambda: True
-    cuda.device_count = lambda: DEVICES
-    cuda.current_device = driver.get_current_device
-    cuda.set_device = lambda device: setattr(driver.thread, "device", _index(device))
-    cuda.device = lambda device: _Exchanged(driver, device)
-    cuda.get_device_capability = lambda *_: divmod(ARCHITECTURE, 10)
-    cuda.get_device_properties = lambda *_: SimpleNamespace(
-        multi_processor_count=PROCESSORS, major=9, minor=0, name="stand-in",
-        shared_memory_per_block_optin=_SHARED,
-    )  # fmt: skip
-    cuda.is_current_stream_capturing = driver.capturing
-    cuda.current_stream = lambda device=None: SimpleNamespace(
-        cuda_stream=driver.get_current_stream(
-            driver.thread.device if device is None else _index(device)
-        )
-    )
-    cuda.synchronize = lambda *_: driver.wait()
-    torch._C._cuda_getDevice = driver.get_current_device
-    torch._C._cuda_getCurrentRawStream = driver.get_current_stream
-    guards: Any = torch._C._dynamo.guards
-    guards._empty_strided_cuda = lambda shape, strides, dtype: torch.empty_strided(
-        shape, strides, dtype=dtype, device="cuda"
-    )
-    module: Any = nvidia
-    module.library_dirs = list
-    module.make_launcher = lambda *_: ""
-    module.compile_module_from_src = lambda **_: SimpleNamespace(launch=driver.launch)
-    module.PyKernelArg = SimpleNamespace
-    module.ARG_CONSTEXPR, module.ARG_KERNEL, module.ARG_TUPLE = range(3)
-    module.CudaLauncher.__call__ = _seen(driver, module.CudaLauncher.__call__)
-    triton.compiler.compile = driver.compile
-    triton.autotune = lambda configs, **_: lambda kernel: Autotuned(kernel, configs)
-    triton_driver.set_active(driver)
-    return driver
-
-
-def _seen(driver: Driver, call: Callable[..., Any]) -> Callable[..., Any]:
-    """Triton's own launch, noted as such."""
-
-    def seen(*arguments: Any, **named: Any) -> Any:
-        driver.thread.through_triton = True
-        try:
-            return call(*arguments, **named)
-        finally:
-            driver.thread.through_triton = False
-
-    return seen

@@ -6,8 +6,8 @@ import torch
 from triton.runtime.interpreter import GridExecutor
 
 from gemmgen.verification.launches.driver import Launched
-from gemmgen.verification.launches.memory import Gpus
 from gemmgen.verification.launches.record import named
+from gemmgen.verification.launches.tensors import Gpus
 
 _DTYPES = {"*i32": torch.int32, "*fp32": torch.float32}
 

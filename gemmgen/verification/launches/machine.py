@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from hypothesis import strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
@@ -77,66 +77,80 @@ def changed(facts: Facts, change: Change) -> Facts:
     return replace(facts, **{name: value})
 
 
-def machine(bench: Bench) -> type[RuleBasedStateMachine]:
+_CHANGE = strategies.runner().flatmap(lambda one: one.changes)
+
+
+class Calls(RuleBasedStateMachine):
+    """Calls one launcher, that of `bench`; whatever is wrong raises."""
+
+    bench: ClassVar[Bench]
+    changes: ClassVar[strategies.SearchStrategy[Change]]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.facts = Facts(numbers=(1.0,) * len(numbers(self.bench.plan)))
+        self.alive: list[Any] = []
+        self.call: Call | None = None
+
+    @initialize(
+        scratch=strategies.sampled_from((0, 0, 0, _SCRATCH)),
+        anew=strategies.just(True),
+    )
+    def start(self, scratch: int, anew: bool) -> None:
+        """As a new process, or at least without calls that are remembered."""
+        self.bench.renew(scratch, anew)
+
+    @rule(change=_CHANGE)
+    def otherwise(self, change: Change) -> None:
+        """One thing changes."""
+        self.facts = changed(self.facts, change)
+        self.call = None
+        self.again()
+
+    @rule()
+    def again(self) -> None:
+        """The same call with the same tensors."""
+        if self.call is None:
+            self.call = self.made(self.facts)
+        made = self.bench.check(self.facts, self.call, self.alive)
+        if not made.refused and self.facts.out == "made":
+            self.alive = [*self.alive, *several(made.returned)][-_MOST_ALIVE:]
+
+    @rule()
+    def elsewhere(self) -> None:
+        """The same call with other tensors, at other addresses."""
+        if self.call is not None:
+            self.alive = [*self.alive, *self.call.tensors][-_MOST_ALIVE:]
+        self.call = None
+        self.again()
+
+    @rule(change=_CHANGE, turns=strategies.lists(strategies.booleans(), max_size=12))
+    def beside(self, change: Change, turns: list[bool]) -> None:
+        """Two threads call at once, the second with one thing otherwise."""
+        both = [self.facts, changed(self.facts, change)]
+        both = [replace(one, captured=False, hooked=False) for one in both]
+        calls, bench = [self.made(one) for one in both], self.bench
+        actions = [
+            partial(bench.perform, bench.launcher, facts, call)
+            for facts, call in zip(both, calls, strict=True)
+        ]
+        made = in_turns(bench.driver, actions, turns)
+        for facts, call, one in zip(both, calls, made, strict=True):
+            bench.judge(facts, call, one, self.alive)
+
+    def made(self, facts: Facts) -> Call:
+        """New tensors for a call."""
+        return call_of(self.bench.plan, self.bench.driver.gpus, facts)
+
+
+def machine(bench: Bench) -> type[Calls]:
     """The machine of one launcher."""
-    change = changes(bench.plan)
 
-    class Calls(RuleBasedStateMachine):
-        """Calls one launcher; whatever is wrong raises."""
+    class Mine(Calls):
+        """Its calls."""
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.facts = Facts(numbers=(1.0,) * len(numbers(bench.plan)))
-            self.alive: list[Call | Any] = []
-            self.call: Call | None = None
-
-        @initialize(
-            scratch=strategies.sampled_from((0, 0, 0, _SCRATCH)),
-            anew=strategies.just(True),
-        )
-        def start(self, scratch: int, anew: bool = True) -> None:
-            """As a new process, or at least without calls that are remembered."""
-            bench.renew(scratch, anew)
-
-        @rule(change=change)
-        def otherwise(self, change: Change) -> None:
-            """One thing changes."""
-            self.facts = changed(self.facts, change)
-            self.call = None
-            self.again()
-
-        @rule()
-        def again(self) -> None:
-            """The same call with the same tensors."""
-            if self.call is None:
-                self.call = call_of(bench.plan, bench.driver.gpus, self.facts)
-            made = bench.check(self.facts, self.call, self.alive)
-            if not made.refused and self.facts.out == "made":
-                self.alive = [*self.alive, *several(made.returned)][-_MOST_ALIVE:]
-
-        @rule()
-        def elsewhere(self) -> None:
-            """The same call with other tensors, at other addresses."""
-            if self.call is not None:
-                self.alive = [*self.alive, *self.call.tensors][-_MOST_ALIVE:]
-            self.call = None
-            self.again()
-
-        @rule(change=change, turns=strategies.lists(strategies.booleans(), max_size=12))
-        def beside(self, change: Change, turns: list[bool]) -> None:
-            """Two threads call at once, the second with one thing otherwise."""
-            both = [self.facts, changed(self.facts, change)]
-            both = [replace(one, captured=False, hooked=False) for one in both]
-            calls = [call_of(bench.plan, bench.driver.gpus, one) for one in both]
-            actions = [
-                partial(bench.perform, bench.launcher, facts, call)
-                for facts, call in zip(both, calls, strict=True)
-            ]
-            made = in_turns(bench.driver, actions, turns)
-            for facts, call, one in zip(both, calls, made, strict=True):
-                bench.judge(facts, call, one, self.alive)
-
-    return Calls
+    Mine.bench, Mine.changes = bench, changes(bench.plan)
+    return Mine
 
 
 def each_alone(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -147,7 +161,7 @@ def each_alone(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
             yield f"{name} {value}", partial(_by_turns, machines, (name, value))
 
 
-def _by_turns(machines: Any, change: Change) -> None:
+def _by_turns(machines: type[Calls], change: Change) -> None:
     one = machines()
     one.start(0, change[0] in _FOUND_OUT_AT)
     usual = one.facts
