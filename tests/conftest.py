@@ -3,6 +3,9 @@
 The option rewrites expected files instead of comparing.
 """
 
+from collections.abc import Iterator
+
+import black
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -19,3 +22,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the expected files under tests/ with what comes out",
     )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def formatted_once() -> Iterator[None]:
+    """black, which takes half of the time of a build, keeps what it formatted."""
+    format_str, known = black.format_str, {}
+
+    def remembered(text: str, *, mode: black.Mode) -> str:
+        key = text, mode.get_cache_key()
+        if key not in known:
+            known[key] = format_str(text, mode=mode)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(black, "format_str", remembered)
+        yield

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 LOCK = "gemmgen.lock.json"
 MACHINES = {
@@ -45,6 +47,7 @@ def built(place: Path, machine: str) -> dict[str, bytes]:
     return files(tree / "generated")
 
 
+@pytest.mark.slow
 def test_two_machines_build_the_committed_bytes(tmp_path: Path) -> None:
     plain, strange = (built(tmp_path, machine) for machine in MACHINES)
     assert plain == strange

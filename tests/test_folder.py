@@ -589,6 +589,7 @@ def test_a_killed_build_tears_nothing(out: Path) -> None:
     assert staged and mixed  # else no kill was in the midst of the work
 
 
+@pytest.mark.slow
 def test_builders_at_once_and_killed_tear_nothing(out: Path) -> None:
     """Six builders of one folder, 34 times: each killed, in any order."""
     sources = [f"spec{number}.yaml" for number in range(6)]

@@ -24,6 +24,7 @@ from gemmgen.allowlist import check_module
 from gemmgen.errors import SpecErrors
 from gemmgen.plan import plans
 from gemmgen.spec import parse
+from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent
 SECONDS, BYTES = 2.0, 500_000_000
@@ -266,7 +267,10 @@ def corpus() -> dict[str, bytes]:
 CORPUS = corpus()
 
 
-@pytest.mark.parametrize("case", CORPUS)
+QUICK = {one for one in CORPUS if one.startswith(("bomb: ", "every value: "))}
+
+
+@pytest.mark.parametrize("case", all_but(QUICK, CORPUS))
 def test_the_corpus(tmp_path: Path, case: str) -> None:
     ended = build(tmp_path, CORPUS[case])
     if ended.code:

@@ -21,10 +21,20 @@ from packaging.requirements import Requirement
 
 import gemmgen
 from gemmgen import generator
+from tests.once import once
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = ROOT / "spec.yaml"
 HEAVY = "torch", "triton", "numpy", "hypothesis"
+# Enough kernels for workers, with tiles, which take long to choose.
+QUICK = """\
+gemmgen: 1
+defaults: {op: gemm, tiles: {m: 64, n: 64, k: 64}}
+kernels:
+  - {name: first, layout: NN, dtype: fp16}
+  - name: gemm_{layout}_{dtype}
+    for_each: {layout: [NN, NT, TN, TT], dtype: [bf16, fp16, fp32]}
+"""
 
 
 def hatch(folder: Path, source: Path, *options: str) -> Path:
@@ -41,7 +51,7 @@ def hatch(folder: Path, source: Path, *options: str) -> Path:
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the wheel and the sdist of this checkout."""
-    return hatch(tmp_path_factory.mktemp("dist"), ROOT)
+    return once(tmp_path_factory, "dist", lambda folder: hatch(folder, ROOT))
 
 
 def wheel_in(folder: Path) -> Path:
@@ -82,7 +92,11 @@ def link_dependencies(wheel: Path, target: Path) -> None:
 @pytest.fixture(scope="module")
 def python(dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The interpreter of an environment with the wheel and its dependencies."""
-    home = tmp_path_factory.mktemp("env")
+    return once(tmp_path_factory, "env", lambda home: installed(dist, home))
+
+
+def installed(dist: Path, home: Path) -> Path:
+    """Make an environment with the wheel; its interpreter."""
     venv.create(home, with_pip=False, symlinks=True)
     python = home / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "-q"]
@@ -138,6 +152,7 @@ def test_wheel_of_the_sdist_is_the_wheel(dist: Path, tmp_path: Path) -> None:
     assert contents(wheel_in(again)) == contents(wheel_in(dist))
 
 
+@pytest.mark.slow
 def test_the_sdist_holds_all_that_a_check_of_its_kernels_reads(
     dist: Path, tmp_path: Path
 ) -> None:
@@ -155,6 +170,7 @@ def test_the_sdist_holds_all_that_a_check_of_its_kernels_reads(
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_installed_wheel_builds_what_the_checkout_builds(
     python: Path, tmp_path: Path
 ) -> None:
@@ -192,7 +208,7 @@ def test_checkout_reads_its_own_templates() -> None:
     "command",
     [
         *("--help", "--version", "build {spec}", "build --check {spec}"),
-        *("list {spec}", "show {spec} study_linear", "schema", "init new.yaml"),
+        *("list {spec}", "show {spec} first", "schema", "init new.yaml"),
     ],
 )
 def test_no_command_but_verify_imports_torch(command: str, tmp_path: Path) -> None:
@@ -204,7 +220,7 @@ def test_no_command_but_verify_imports_torch(command: str, tmp_path: Path) -> No
         (poison / f"{name}.py").write_text(
             f"open({str(note)!r}, 'w')\nraise SystemExit(9)"
         )
-    (tmp_path / "spec.yaml").write_bytes(SPEC.read_bytes())
+    (tmp_path / "spec.yaml").write_text(QUICK)
     paths = os.pathsep.join([str(poison), str(ROOT)])
     done = subprocess.run(
         [

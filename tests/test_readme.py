@@ -137,6 +137,7 @@ def test_excerpts_and_messages_are_real(request: pytest.FixtureRequest) -> None:
         assert text == made
 
 
+@pytest.mark.slow
 def test_code_runs_and_prints_what_is_shown() -> None:
     """All runnable blocks in one process, in the interpreter unless there is a GPU."""
     parts = [one for one in BLOCKS if one.check == "run"]

@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -29,12 +30,19 @@ kernels:
 """
 
 
-@pytest.fixture
-def spec(tmp_path: Path) -> Path:
-    path = tmp_path / "spec.yaml"
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the spec and its kernels, to be copied."""
+    path = tmp_path_factory.mktemp("built") / "spec.yaml"
     path.write_text(SPEC)
     builder.build([path])
-    return path
+    return path.parent
+
+
+@pytest.fixture
+def spec(built: Path, tmp_path: Path) -> Path:
+    shutil.copytree(built, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "spec.yaml"
 
 
 def verify(spec: Path, *options: str) -> int:

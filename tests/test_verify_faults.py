@@ -1,9 +1,10 @@
 """Healthy kernels pass and planted faults die, in the interpreter, through the pool."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from gemmgen.plan import Plan, plans
 from gemmgen.spec import parse
 from gemmgen.verification import pool, process
 from gemmgen.verification.outcome import Outcome
+from tests.once import once
 
 SPEC = """
 gemmgen: 1
@@ -197,18 +199,28 @@ def planted(fault: Fault, text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
-    """Every healthy and every faulty kernel, verified in one run of the pool."""
-    root = tmp_path_factory.mktemp("verify")
-    subjects = {name: subject(root / name, plan) for name, plan in PLANS.items()}
-    for name, fault in FAULTS.items():
-        subjects[name] = subject(
-            root / name.replace(" ", "_"),
-            PLANS[fault.kernel],
-            lambda text, fault=fault: planted(fault, text),
-        )
-    found = pool.run_properties(list(subjects.values()), "cpu", "quick", 7)
-    return dict(zip(subjects, found, strict=True))
+def outcomes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Outcome]:
+    """The healthy and faulty kernels of the tests that run, verified in one go."""
+    wanted = [
+        test.callspec.params["name"]
+        for test in request.session.items
+        if isinstance(test, pytest.Function) and "outcomes" in test.fixturenames
+    ]
+    return once(tmp_path_factory, "verify", partial(verified, wanted))
+
+
+def verified(names: Sequence[str], root: Path) -> dict[str, Outcome]:
+    """The outcomes of kernels and of faults, by name."""
+    subjects = []
+    for name in names:
+        fault = FAULTS.get(name)
+        plan = PLANS[fault.kernel if fault else name]
+        edit = partial(planted, fault) if fault else str
+        subjects.append(subject(root / name.replace(" ", "_"), plan, edit))
+    found = pool.run_properties(subjects, "cpu", "quick", 7)
+    return dict(zip(names, found, strict=True))
 
 
 @pytest.mark.parametrize("name", PLANS)
