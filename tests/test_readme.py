@@ -232,6 +232,15 @@ def test_ci_runs_the_second_command_as_it_stands_here() -> None:
     assert f"\n{command}" in (ROOT / ".ci" / "run").read_text()
 
 
+def test_ci_runs_what_the_second_command_leaves_out(
+    request: pytest.FixtureRequest,
+) -> None:
+    options = request.config.getini("addopts")
+    assert options[options.index("-m") + 1] == "not slow"
+    assert checked("second command").text.endswith("/pytest -n auto\n")
+    assert "\n.venv/bin/pytest -n auto -m slow\n" in (ROOT / ".ci/run").read_text()
+
+
 def gemmgen_commands(text: str) -> list[list[str]]:
     """The arguments of each call of gemmgen in a script or workflow."""
     calls = re.findall(r"(?:^|&& |run: )(?:\.venv/bin/)?(gemmgen [^&\n]*)", text, re.M)

@@ -13,7 +13,7 @@ from gemmgen import render
 from gemmgen.folder import SHARED
 from gemmgen.plan import Plan, plans
 from gemmgen.spec import parse
-from gemmgen.verification import pool, process
+from gemmgen.verification import pool, process, worker
 from gemmgen.verification.outcome import Outcome
 from tests.once import once
 
@@ -318,6 +318,15 @@ def test_what_does_not_compile_is_told_apart(tmp_path: Path) -> None:
     one = subject(tmp_path / "own", PLANS["plain"], lambda text: planted(wrong, text))
     compiled, *_ = pool.run_checks([one], "cpu", "quick", 7)
     assert (compiled.check, compiled.status) == ("compiled", "compile error")
+
+
+def test_every_tile_that_is_compiled_is_a_sign_of_life(tmp_path: Path) -> None:
+    """All of a kernel's together may take longer than a process may be silent."""
+    one = subject(tmp_path / "own", PLANS["plain"])
+    said: list[str] = []
+    order = {"path": str(one.path), "share": (0, 1)}
+    outcome = worker._compiled(one.plan, order, said.append)
+    assert outcome.status == "passed" and outcome.examples == len(said) > 1
 
 
 def test_what_starved_beside_others_is_run_alone(

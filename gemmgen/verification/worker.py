@@ -72,13 +72,10 @@ def main() -> None:
             kernel.interpret()
             mended = True
         plan = pickle.loads(base64.b64decode(order["plan"]))
-        beat = partial(_beat, answers)
-        if order["device"] == NO_DEVICE:
-            outcome = _compiled(plan, order)
-        elif order["device"] == STAND_IN:
-            outcome = _launched(plan, order, beat)
-        else:
-            outcome = _verified(plan, order, beat)
+        does = {NO_DEVICE: _compiled, STAND_IN: _launched}.get(
+            order["device"], _verified
+        )
+        outcome = does(plan, order, partial(_beat, answers))
         _write(answers, {"outcome": asdict(outcome)})
 
 
@@ -97,7 +94,9 @@ def _beat(answers: IO[str], text: str) -> None:
     _write(answers, {"beat": text})
 
 
-def _compiled(plan: Plan, order: dict[str, Any]) -> Outcome:
+def _compiled(
+    plan: Plan, order: dict[str, Any], beat: Callable[[str], object]
+) -> Outcome:
     """Compile one kernel for all its tiles and targets, or its share of them."""
     from gemmgen.verification.compiled import check_kernel
     from gemmgen.verification.subject import load
@@ -105,17 +104,23 @@ def _compiled(plan: Plan, order: dict[str, Any]) -> Outcome:
 
     started = time.monotonic()
     first, count = order["share"]
+    found, names = [], []
     try:
-        found = list(check_kernel(plan, load(Path(order["path"])), (first, count)))
+        for one in check_kernel(plan, load(Path(order["path"])), (first, count)):
+            found.append(one)
+            names.append(
+                f"{one.target}, tile {one.tile.m}x{one.tile.n}x{one.tile.k}, "
+                f"{one.tile.stages} stages, {one.tile.warps} warps"
+            )
+            beat(f"after {names[-1]}")
     except Exception as error:
         fault, seconds = told(error), time.monotonic() - started
         return Outcome(
             plan.name, "compiled", NO_DEVICE, fault.status, fault.story, seconds=seconds
         )
     problems = [
-        f"{one.target}, tile {one.tile.m}x{one.tile.n}x{one.tile.k}, "
-        f"{one.tile.stages} stages, {one.tile.warps} warps: {problem}"
-        for one in found
+        f"{name}: {problem}"
+        for name, one in zip(names, found, strict=True)
         for problem in one.problems
     ]
     return Outcome(
