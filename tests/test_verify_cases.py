@@ -19,9 +19,13 @@ from gemmgen.verification.cases import (
 )
 from gemmgen.verification.comparison import Block
 from gemmgen.verification.data import KINDS, Source
-from gemmgen.verification.examples import framed_inputs, input_shapes
+from gemmgen.verification.examples import (
+    framed_inputs,
+    framed_outputs,
+    input_shapes,
+)
 from gemmgen.verification.far import far_call, far_places
-from gemmgen.verification.fixed import describable, fixed_cases
+from gemmgen.verification.fixed import describable, fixed_cases, indescribable
 from gemmgen.verification.reference import product
 from gemmgen.verification.views import FOR_OUTPUTS, VIEWS, framed_input, framed_output
 from generated import _support
@@ -61,7 +65,7 @@ def test_a_view_holds_its_data_and_nan_surrounds_it(view, shape) -> None:
     assert not framed.view.isnan().any()
     distinct = framed.view.unique().numel()
     assert (~framed.buffer.isnan()).sum() == distinct
-    if not view.shared:
+    if not (view.shared or view.overlaps):
         assert distinct == framed.view.numel()
 
 
@@ -147,6 +151,8 @@ def test_fixed_cases_hold_every_known_trap() -> None:
     assert any(case.m > 8 * BLOCK.m for case in cases)
     assert any("rows shared" in case.views for case in cases)
     assert (133 * BLOCK.m, BLOCK.n, BLOCK.k + 1) not in sizes
+    fewer = list(fixed_cases(layer(), BLOCK, group=2))
+    assert max(case.m for case in fewer) == 2 * BLOCK.m + 3
     (wave,) = list(fixed_cases(layer(), BLOCK, 132))[len(cases) :]
     assert (wave.m, wave.n, wave.k) == (133 * BLOCK.m, BLOCK.n, BLOCK.k + 1)
 
@@ -157,34 +163,49 @@ def offset(tensor: Tensor) -> int:
     return sum((size - 1) * stride for size, stride in pairs)
 
 
-def test_far_calls_pass_every_axis_of_every_tensor() -> None:
+def test_far_calls_take_each_tensor_alone_beyond_every_axis_and_their_sum() -> None:
     seen = set()
     for far in far_places(layer(), BLOCK):
-        seen |= {(name, axis, far.case.k) for name, axis in far.axes}
+        seen.add((far.name, far.axes, far.case.k))
         call = far_call(layer(), far, torch.device("cpu"))
-        tensors = [*call.tensors.values(), *(call.outputs or [])]
-        assert sum(offset(one) >= 2**31 for one in tensors) == len(far.axes)
-    matrices = {(name, axis, 3) for name in ("x", "w", "y") for axis in (0, 1)}
-    vectors = {("bias", 0, 3), ("scale", 0, 3)}
-    assert seen == matrices | vectors | {("x", 1, 17), ("w", 1, 17)}
+        tensors = dict(call.tensors, y=(call.outputs or [])[0])
+        assert [name for name in tensors if offset(tensors[name]) >= 2**31] == [
+            far.name
+        ]
+        one = tensors[far.name]
+        steps = [(n - 1) * s for n, s in zip(one.shape, one.stride(), strict=True)]
+        assert (max(steps) < 2**31) == (len(far.axes) == 2)
+    axes = ((0,), (1,), (0, 1))
+    matrices = {(name, along, 3) for name in ("x", "w", "y") for along in axes}
+    vectors = {("bias", (0,), 3), ("scale", (0,), 3)}
+    assert seen == matrices | vectors | {("x", (1,), 17), ("w", (1,), 17)}
 
 
 def test_far_calls_are_also_of_tensors_that_descriptors_describe() -> None:
     seen = set()
     for far in far_places(layer(), BLOCK, {"inputs"}):
-        seen |= set(far.axes)
+        seen.add((far.name, far.axes))
         call = far_call(layer(), far, torch.device("cpu"))
         assert all(_support.describable(call.tensors[name]) for name in ("x", "w"))
-    vectors = {("bias", 0), ("scale", 0)}
-    assert seen == {("x", 0), ("w", 0), ("y", 0), ("y", 1)} | vectors
+    results = {("y", (0,)), ("y", (1,)), ("y", (0, 1))}
+    assert seen == results | {(name, (0,)) for name in ("x", "w", "bias", "scale")}
 
 
-def test_far_tensors_of_a_call_share_no_element() -> None:
+def test_far_calls_are_one_kernel_on_a_gpu() -> None:
+    """No stride is 1 or a multiple of 16, which kernels are compiled for."""
     for far in far_places(layer(), BLOCK):
         call = far_call(layer(), far, torch.device("cpu"))
-        tensors = [*call.tensors.values(), *(call.outputs or [])]
-        places = [address for one in tensors for address in addresses(one)]
-        assert len(places) == len(set(places))
+        for one in (*call.tensors.values(), *(call.outputs or [])):
+            assert all(step > 1 and step % 16 for step in one.stride())
+
+
+def test_a_far_tensor_has_an_element_for_each_place() -> None:
+    for roles in ((), ("inputs",)):
+        for far in far_places(layer(), BLOCK, roles):
+            call = far_call(layer(), far, torch.device("cpu"))
+            for one in (*call.tensors.values(), *(call.outputs or [])):
+                places = addresses(one)
+                assert len(places) == len(set(places))
 
 
 def addresses(tensor: Tensor) -> list[int]:
@@ -205,3 +226,58 @@ def test_descriptors_have_fixed_cases_of_their_own() -> None:
     assert any(case.m > 8 * BLOCK.m for case in fitting)
     assert any("padded" in case.views for case in fitting)
     assert all(case.n % 16 == case.k % 16 == 0 for case in fitting)
+
+
+def test_one_condition_fails_of_each_tensor_that_is_described() -> None:
+    """Held against the launchers' own words for a matrix that can be described."""
+
+    def failed(tensor: Tensor) -> set[str]:
+        rows, columns = tensor.stride()
+        size, width = tensor.element_size(), tensor.shape[1]
+        conditions = {
+            "start": tensor.data_ptr() % 16 == 0,
+            "rows": rows * size % 16 == 0,
+            "columns": columns == 1,
+            "overlap": rows >= width,
+            "width": width * size % 16 == 0,
+        }
+        return {name for name, holds in conditions.items() if not holds}
+
+    seen = set()
+    for case in indescribable(layer(), {"inputs", "results"}):
+        inputs = framed_inputs(layer(), case, torch.device("cpu"))
+        outputs = framed_outputs(layer(), case, torch.device("cpu"))
+        tensors = {name: inputs[name].view for name in ("x", "w")}
+        tensors["y"] = outputs[0].view
+        found = {(name, *failed(one)) for name, one in tensors.items() if failed(one)}
+        assert case.k % 16 or case.n % 16 or len(found) == 1
+        seen |= found
+    conditions = ("start", "rows", "columns", "overlap", "width")
+    every = {(name, one) for name in ("x", "w", "y") for one in conditions}
+    assert seen == every - {("y", "overlap")}
+
+
+@settings(max_examples=200, deadline=None)
+@given(interpreted_cases(layer(), BLOCK, programs=24))
+def test_many_tiles_are_so_many_programs(case: Case) -> None:
+    sides = ((case.m, BLOCK.m), (case.n, BLOCK.n), (case.k, BLOCK.k))
+    counts = [-(-size // side) for size, side in sides]
+    assert counts[0] * counts[1] * counts[2] <= 24
+
+
+@pytest.mark.parametrize("axis", range(3))
+def test_many_tiles_come_along_every_side(axis: int) -> None:
+    def long(case: Case) -> bool:
+        return (case.m // 16, case.n // 32, case.k // 16)[axis] > 9
+
+    assert find(interpreted_cases(layer(), BLOCK, programs=24), long)
+
+
+@pytest.mark.parametrize("k", [64, 97])
+def test_cancelling_data_leaves_nothing_but_rounding(k: int) -> None:
+    case = Case((5,), 4, k, "cancelling")
+    framed = framed_inputs(layer("fp32"), case, torch.device("cpu"))
+    x, w = (framed[name].view.double() for name in ("x", "w"))
+    assert x.abs().max() > 1000
+    assert (x @ w.T).abs().max() < 1e-6 * (x.abs() @ w.abs().T).min()
+    assert (x[:, : k // 2] @ w[:, : k // 2].T).abs().max() > 1e5

@@ -77,7 +77,7 @@ FAULTS: dict[str, Fault] = {
         "plain",
         "acc = tl.dot(a, b, acc",
         "acc = tl.dot(a if k != BLOCK_K else a * 0.0, b, acc",
-        says="as if K block 1 (k 16 to ",
+        says="as if K block 1 (k 64 to ",
     ),
     "last product lost": Fault("plain", "offs_k < K - k", "offs_k < K - k - 1"),
     "sum not carried on": Fault("layer", "tl.dot(x, w, acc)", "tl.dot(x, w)"),

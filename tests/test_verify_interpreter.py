@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from triton.runtime.interpreter import TensorHandle
 
-from gemmgen.verification import interpreter
+from gemmgen.verification import hardware, interpreter, orders
 from gemmgen.verification.memory import Memory, OutOfBounds
 
 KERNEL = """
@@ -50,17 +50,59 @@ print("fine", numpy.__version__)
 """
 
 
-def test_programs_that_meet_run_in_two_orders() -> None:
-    """Tile after tile, then the last part of each tile before any other part."""
-    grid = (2, 3, 1)
-    forwards, backwards = (list(interpreter._order(grid, True)) for _ in range(2))
-    if forwards[0] != (0, 0, 0):
-        forwards, backwards = backwards, forwards
-    tiles = [(tile, part) for tile, part, _ in forwards]
-    assert tiles == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
-    tiles = [(tile, part) for tile, part, _ in backwards]
+def test_programs_that_meet_run_in_other_orders() -> None:
+    """Tile after tile, then the last part of each tile first, then as drawn."""
+    positions = list(np.ndindex(2, 3, 1))
+    orders.begin(7)
+    found = [orders.next_order(positions) for _ in range(5)]
+    assert found[0] == positions
+    tiles = [(tile, part) for tile, part, _ in found[1]]
     assert tiles == [(1, 2), (0, 2), (1, 1), (0, 1), (1, 0), (0, 0)]
-    assert list(interpreter._order(grid, False)) == forwards
+    assert all(sorted(one) == positions for one in found)
+    assert len({tuple(one) for one in found}) == 5
+    orders.begin(7)
+    assert [orders.next_order(positions) for _ in range(5)] == found
+
+
+def described(matrix: torch.Tensor, columns: int = 16) -> None:
+    hardware.check_described(matrix, (16, columns))
+
+
+def test_what_cuda_describes_is_accepted() -> None:
+    described(torch.zeros(3, 32))
+    described(torch.zeros(3, 40)[:, :33])
+    described(torch.zeros(64)[4:].as_strided((1, 8), (4, 1)))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "says"),
+    [
+        (torch.zeros(3, 32)[:, 1:], "its address is no multiple of 16"),
+        (torch.zeros(3, 33), "the step between its rows is no multiple of 16 bytes"),
+        (torch.zeros(3, 64)[:, ::2], "its columns are not contiguous"),
+        (torch.zeros(128).as_strided((3, 32), (16, 1)), "its rows overlap"),
+        (torch.zeros(32).expand(3, 32), "its rows overlap"),
+        (torch.zeros(0, 4), "it is empty"),
+    ],
+)
+def test_what_cuda_cannot_describe_is_refused(matrix: torch.Tensor, says: str) -> None:
+    with pytest.raises(hardware.Refused, match=says):
+        described(matrix)
+
+
+def test_blocks_and_stored_rows_are_whole_lines() -> None:
+    with pytest.raises(hardware.Refused, match="a row of its blocks"):
+        described(torch.zeros(3, 32), columns=2)
+    hardware.check_stored(64)
+    with pytest.raises(hardware.Refused, match="beyond rows of 66 bytes"):
+        hardware.check_stored(66)
+
+
+def test_grids_have_as_many_programs_as_cuda_allows() -> None:
+    hardware.check_grid((2**31 - 1, 65535, 65535))
+    for grid in ((2**31, 1, 1), (1, 65536), (1, 1, 65536)):
+        with pytest.raises(hardware.Refused, match="the grid has"):
+            hardware.check_grid(grid)
 
 
 def converted(values: np.ndarray, source: tl.dtype, target: tl.dtype) -> torch.Tensor:

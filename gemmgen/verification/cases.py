@@ -12,14 +12,19 @@ from hypothesis import strategies
 from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
 from gemmgen.verification.comparison import Block
-from gemmgen.verification.data import KINDS
+from gemmgen.verification.data import DRAWN
 from gemmgen.verification.views import ALIGNED, DESCRIBABLE, FOR_OUTPUTS, VIEWS
 
 _MOST_STEPS = 12
 """Tiles times K blocks of one interpreted example: what takes about 0.1 s."""
 _DESCRIBED = 16
 """Bytes that rows of a matrix are a multiple of, for a descriptor to describe it."""
-_NUMBERS = (1.0, -0.5, 2.0, 0.3)
+NUMBERS = strategies.one_of(
+    strategies.sampled_from((1.0, -0.5, 2.0, 0.3)),
+    strategies.floats(-8, 8, allow_subnormal=False),
+    strategies.sampled_from((0.0, -0.0, 1e-30, -3e5, 1e30)),
+)
+"""Numbers of a call: plain ones, any with many digits, and extreme ones."""
 _SEEDS = strategies.integers(0, 2**32 - 1)
 
 
@@ -85,25 +90,23 @@ def described(plan: Plan, case: Case) -> str:
 
 
 def interpreted_cases(
-    plan: Plan, block: Block, described: Collection[str] = ()
+    plan: Plan, block: Block, described: Collection[str] = (), programs: int = 0
 ) -> strategies.SearchStrategy[Case]:
     """Cases for the interpreter: at most a few tiles and K blocks, any mix of views.
 
-    With roles of `described` tensors, three of four have sizes that descriptors can
-    describe, and such views of these tensors.
+    With a number of `programs`, so many tiles or blocks, in any proportion. With roles
+    of `described` tensors, three of four have sizes that descriptors can describe, and
+    such views of these tensors.
     """
 
     @strategies.composite
     def case(draw: Callable[..., Any]) -> Case:
         fitting = described and draw(strategies.sampled_from((True, True, True, False)))
         unit = _DESCRIBED // plan.product.bytes if fitting else 1
-        m = draw(_near(block.m, 2))
+        sizes = _many(draw, block, programs) if programs else _few(draw, block, unit)
+        m, n, k = sizes[0], *(_up(size, unit) for size in sizes[1:])
         if plan.a.transposed:
             m = _up(m, unit)
-        n = _up(draw(_near(block.n, 2)), unit)
-        tiles = -(-m // block.m) * -(-n // block.n)
-        most = max(1, min(3, _MOST_STEPS // max(1, tiles)))
-        k = _up(draw(_near(block.k, most)), unit)
 
         def view(role: str) -> str:
             free = FOR_OUTPUTS if role == "results" else tuple(VIEWS)
@@ -116,6 +119,28 @@ def interpreted_cases(
         return _filled(draw, plan, Case(draw(_rows(plan, m)), n, k, views=tuple(views)))
 
     return case()
+
+
+def _few(draw: Callable[..., Any], block: Block, unit: int) -> tuple[int, int, int]:
+    """Sizes around the edges of one tile or two."""
+    m, n = draw(_near(block.m, 2)), _up(draw(_near(block.n, 2)), unit)
+    tiles = -(-m // block.m) * -(-n // block.n)
+    most = max(1, min(3, _MOST_STEPS // max(1, tiles)))
+    return m, n, draw(_near(block.k, most))
+
+
+def _many(draw: Callable[..., Any], block: Block, most: int) -> tuple[int, int, int]:
+    """Sizes of tiles that are many along some side."""
+    counts = []
+    for _ in range(3):
+        counts.append(draw(strategies.integers(1, max(1, most))))
+        most //= counts[-1]
+    counts = draw(strategies.permutations(counts))
+    m, n, k = (
+        count * side - draw(strategies.integers(0, side - 1))
+        for count, side in zip(counts, (block.m, block.n, block.k), strict=True)
+    )
+    return m, n, k
 
 
 def compiled_cases(
@@ -159,8 +184,8 @@ def _filled(draw: Callable[..., Any], plan: Plan, case: Case) -> Case:
     """The rest of a case: what the tensors hold."""
     return replace(
         case,
-        kind=draw(strategies.sampled_from(tuple(KINDS))),
-        numbers=tuple(draw(strategies.sampled_from(_NUMBERS)) for _ in numbers(plan)),
+        kind=draw(strategies.sampled_from(DRAWN)),
+        numbers=tuple(draw(NUMBERS) for _ in numbers(plan)),
         seed=draw(_SEEDS),
         given=draw(strategies.booleans()),
     )

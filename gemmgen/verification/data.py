@@ -14,12 +14,18 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Source:
-    """Random numbers for one tensor of a call: A or B (`matrix`), or an operand."""
+    """Random numbers for one tensor of a call: A or B (`matrix`), or an operand.
+
+    A and B lie with K `along` an axis; of one of them the data may have to be
+    `opposed` to that of the other.
+    """
 
     plan: Plan
     k: int
     matrix: bool
     random: Generator
+    along: int | None = None
+    opposed: bool = False
 
     def whole(self, shape: Shape, limit: int) -> Tensor:
         """Whole numbers up to `limit` either way."""
@@ -90,6 +96,24 @@ def _special(source: Source, shape: Shape) -> Tensor:
     return data
 
 
+def _cancelling(source: Source, shape: Shape) -> Tensor:
+    """Large sums that leave hardly more than what rounding them left, in any order.
+
+    The second half of K takes back the first. Operands are as large as that.
+    """
+    data = source.normal(shape)
+    if source.along is None:
+        return data
+    half = data.shape[source.along] // 2
+    first = data.narrow(source.along, 0, half)
+    back = first.flip(source.along)
+    rest = data.narrow(source.along, half, data.shape[source.along] - half)
+    rest.zero_()
+    last = data.narrow(source.along, data.shape[source.along] - half, half)
+    last.copy_(-back if source.opposed else back)
+    return 2**11 * data
+
+
 KINDS: dict[str, Callable[[Source, Shape], Tensor]] = {
     "narrow": _narrow,
     "wide": _wide,
@@ -98,3 +122,7 @@ KINDS: dict[str, Callable[[Source, Shape], Tensor]] = {
     "positive": _positive,
     "scattered": _scattered,
 }
+CANCELLING = "cancelling"
+DRAWN = tuple(KINDS)
+"""Kinds that say much of any kernel; one more shows the order of a sum and no more."""
+KINDS[CANCELLING] = _cancelling

@@ -5,7 +5,7 @@ Raises `Wrong` for what a kernel does wrong, with all that a reader needs to kno
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,12 @@ from torch import Tensor
 
 from gemmgen.arguments import Operand
 from gemmgen.layouts import AXIS_SIZES
+from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
+from gemmgen.verification import orders
 from gemmgen.verification.cases import Case, input_tensors, numbers
 from gemmgen.verification.comparison import Block, judged
-from gemmgen.verification.data import KINDS, Source
+from gemmgen.verification.data import CANCELLING, KINDS, Source
 from gemmgen.verification.reference import Inputs, torch_dtype
 from gemmgen.verification.views import VIEWS, Framed, framed_input, framed_output
 
@@ -61,8 +63,9 @@ def run(
     """Run and judge one case; the largest error in parts of the bound.
 
     With programs that meet, `meeting`, a second run must give the same bits in the
-    interpreter too, which turns their order round.
+    interpreter too, which changes their order; more runs where the data shows it.
     """
+    orders.begin(case.seed)
     inputs = framed_inputs(plan, case, device)
     outputs = framed_outputs(plan, case, device) if case.given else None
     call = Call(
@@ -75,13 +78,13 @@ def run(
     _check_surroundings(inputs, before, outputs)
     worst = check_results(plan, call, results, block)
     if meeting or device.type == "cuda":
-        check_repeat(plan, launcher, call, results)
+        check_repeat(plan, launcher, call, results, 3 if case.kind == CANCELLING else 1)
     return worst
 
 
 def check_results(plan: Plan, call: Call, results: list[Tensor], block: Block) -> float:
     """Raise `Wrong` unless every result is right; the largest error in bounds."""
-    _check_returned(call, results)
+    _check_returned(plan, call, results)
     matrices = [_as_matrix(one) for one in results]
     verdict = judged(plan, as_matrices(plan, call), matrices, block)
     if verdict.fault:
@@ -90,14 +93,22 @@ def check_results(plan: Plan, call: Call, results: list[Tensor], block: Block) -
 
 
 def check_repeat(
-    plan: Plan, launcher: Callable[..., Any], call: Call, results: list[Tensor]
+    plan: Plan,
+    launcher: Callable[..., Any],
+    call: Call,
+    results: list[Tensor],
+    times: int = 1,
 ) -> None:
-    """Raise `Wrong` unless a second run gives the same bits."""
+    """Raise `Wrong` unless further runs give the same bits, in tensors of their own."""
     first = [one.clone() for one in results]
-    again = call.of(plan, launcher)
-    for result, one, two in zip(plan.results, first, again, strict=True):
-        if not bool((bits(one) == bits(two)).all()):
-            raise Wrong(f"{result.name} differs from one run to the next")
+    made = results if call.outputs is None else []
+    for _ in range(times):
+        again = call.of(plan, launcher)
+        if _storages(made) & _storages(again):
+            raise Wrong("a result that was made shares memory with an earlier one")
+        for result, one, two in zip(plan.results, first, again, strict=True):
+            if not bool((bits(one) == bits(two)).all()):
+                raise Wrong(f"{result.name} differs from one run to the next")
 
 
 def bits(tensor: Tensor) -> Tensor:
@@ -106,12 +117,39 @@ def bits(tensor: Tensor) -> Tensor:
     return tensor.contiguous().view(width[tensor.element_size()])
 
 
-def _check_returned(call: Call, results: list[Tensor]) -> None:
-    if call.outputs is None:
+def _check_returned(plan: Plan, call: Call, results: list[Tensor]) -> None:
+    """What was given is what is returned; what was made is new and contiguous."""
+    if call.outputs is not None:
+        for mine, theirs in zip(call.outputs, results, strict=True):
+            if mine.data_ptr() != theirs.data_ptr() or mine.shape != theirs.shape:
+                raise Wrong("the launcher does not return the out it was given")
         return
-    for mine, theirs in zip(call.outputs, results, strict=True):
-        if mine.data_ptr() != theirs.data_ptr() or mine.shape != theirs.shape:
-            raise Wrong("the launcher does not return the out it was given")
+    rows = call.tensors[plan.a.name].shape[:-1]
+    if not OPERATIONS[plan.op].leading:
+        rows = as_matrices(plan, call).a.shape[:1]
+    columns = call.tensors[plan.b.name].shape[plan.b.stored_axes.index("n")]
+    inputs = list(call.tensors.values())
+    for position, (result, made) in enumerate(zip(plan.results, results, strict=True)):
+        wanted = torch.empty(
+            (*rows, columns), dtype=torch_dtype(result.dtype), device="meta"
+        )
+        if _form(made) != _form(wanted):
+            raise Wrong(f"{result.name} is made as {_form(made)}, not {_form(wanted)}")
+        if made.device != inputs[0].device:
+            raise Wrong(f"{result.name} is made on {made.device}")
+        if _storages([made]) & _storages([*inputs, *results[:position]]):
+            raise Wrong(f"{result.name} is made in memory of another tensor")
+
+
+def _form(tensor: Tensor) -> str:
+    """What a caller relies on in a tensor that it did not make."""
+    sizes = f"{tuple(tensor.shape)} with strides {tensor.stride()}"
+    return f"{tensor.dtype} {sizes} from element {tensor.storage_offset()}"
+
+
+def _storages(tensors: Iterable[Tensor]) -> set[int]:
+    """Where the memory of those that have any begins."""
+    return {one.untyped_storage().data_ptr() for one in tensors if one.numel()}
 
 
 def _check_surroundings(
@@ -130,12 +168,14 @@ def framed_inputs(plan: Plan, case: Case, device: torch.device) -> dict[str, Fra
     """Every input tensor, filled from the case's seed."""
     shapes = input_shapes(plan, case)
     dtypes = {one.name: one.dtype for one in plan.operands}
+    stored = {one.name: one.stored_sizes for one in (plan.a, plan.b)}
     made = {}
     for position, name in enumerate(input_tensors(plan)):
         # Each tensor has its own numbers, whatever the order they are made in.
         random = torch.Generator(device)
         random.manual_seed(zlib.crc32(f"{case.seed} {name}".encode()))
-        source = Source(plan, case.k, position < 2, random)
+        along = stored[name].index("K") - 2 if position < 2 else None
+        source = Source(plan, case.k, position < 2, random, along, position == 1)
         fill = KINDS[case.kind]
         made[name] = framed_input(
             VIEWS[case.view(position)],

@@ -1,4 +1,4 @@
-"""Calls whose offsets pass 2^31, along each axis of tensors.
+"""Calls in which the offsets of one tensor pass 2^31, by an axis or by their sum.
 
 The tensors are small; their storage is large, but for the elements it is never touched.
 """
@@ -21,12 +21,11 @@ from gemmgen.verification.examples import (
     framed_outputs,
     input_shapes,
 )
+from gemmgen.verification.fixed import numbered, tensor_roles
 
 _LIMIT = 2**31
 _SPARE = 2**20
-"""Elements beyond that: where the tensors of one call begin, and their last rows."""
-_APART = 2**16
-"""Bytes from one tensor to the next; their rows are short and lie far apart."""
+"""Elements beyond that, for the last rows."""
 _PATIENCE, _PAUSE = 60.0, 0.2
 """Seconds: as long as a handful of other processes take over theirs; between looks."""
 _RESERVE = 0.125
@@ -36,54 +35,52 @@ _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # the name is Python 3.11'
 
 @dataclass(frozen=True)
 class Far:
-    """One call: its sizes, and each tensor that is spread out with the axis of it."""
+    """One call: its sizes, and the tensor that is spread out along some of its axes.
 
-    axes: tuple[tuple[str, int], ...]
+    Along two, neither takes it beyond 2^31 alone. `step` is that of its other axis.
+    """
+
+    name: str
+    axes: tuple[int, ...]
     case: Case
+    step: int
 
     def __str__(self) -> str:
-        places = ", ".join(f"axis {axis} of {name}" for name, axis in self.axes)
+        axes = " and ".join(map(str, self.axes))
         return (
             f"M={self.case.m} N={self.case.n} K={self.case.k}, elements beyond 2^31 "
-            f"along {places}"
+            f"along axis {axes} of {self.name}"
         )
 
 
 def far_places(
     plan: Plan, block: Block, described: Collection[str] = ()
 ) -> Iterator[Far]:
-    """Each axis of all tensors at once within one tile, then K from block to block.
+    """Each axis of each tensor within one tile, both, then K from block to block.
 
     Tensors of `described` roles stay as descriptors can describe them, contiguous along
-    their last axis and of such sizes.
+    their last axis and of such sizes. All others lie apart along both axes, near ones
+    too: on a GPU, one kernel serves all these calls.
     """
-    values = (0.5,) * len(numbers(plan))
     side = 16 if described else 3
-    near = Case((side,), side, side, numbers=values)
+    held = [role in described for role in tensor_roles(plan)]
+    views = tuple("contiguous" if one else "sliced" for one in held)
+    near = replace(numbered(plan, Case((side,), side, side)), views=views)
     long = replace(near, k=block.k + (16 if described else 1))
-    for case, wanted in ((near, None), (long, long.k)):
-        found = [
-            (name, axis, role in described)
-            for name, role, shape in _shapes(plan, case)
-            for axis, size in enumerate(shape)
-            if wanted in (None, size)
-        ]
-        rows = [(name, axis) for name, axis, _ in found if axis == 0]
-        along = [(name, axis) for name, axis, held in found if axis and not held]
-        together = [rows + along] if case is long else [rows, along]
-        yield from (Far(tuple(axes), case) for axes in together if axes)
+    for position, (name, shape) in enumerate(_shapes(plan, near).items()):
+        axes = range(1 if held[position] else len(shape))
+        step = 1 if held[position] else 2
+        yield from (Far(name, (axis,), near, step) for axis in axes)
+        if len(axes) == 2:
+            yield Far(name, (0, 1), near, step)
+        size = _shapes(plan, long)[name]
+        yield from (Far(name, (i,), long, step) for i in axes if size[i] == long.k)
 
 
-def _shapes(plan: Plan, case: Case) -> Iterator[tuple[str, str, tuple[int, ...]]]:
-    """Every tensor, its role as schedules call it, and its shape."""
-    matrices = {one.name for one in plan.operands if one.is_matrix}
-    for name, shape in input_shapes(plan, case).items():
-        if name in (plan.a.name, plan.b.name):
-            yield name, "inputs", shape
-        else:
-            yield name, "operands" if name in matrices else "vectors", shape
-    for result in plan.results:
-        yield result.name, "results", (*case.rows, case.n)
+def _shapes(plan: Plan, case: Case) -> dict[str, tuple[int, ...]]:
+    """Every tensor and its shape."""
+    results = {one.name: (*case.rows, case.n) for one in plan.results}
+    return input_shapes(plan, case) | results
 
 
 def far_call(plan: Plan, far: Far, device: torch.device) -> Call:
@@ -93,21 +90,25 @@ def far_call(plan: Plan, far: Far, device: torch.device) -> Call:
     names = [result.name for result in plan.results]
     tensors = {key: framed.view for key, framed in inputs.items()}
     tensors |= {key: framed.view for key, framed in zip(names, outputs, strict=True)}
-    widest = max(tensors[name].element_size() for name, _ in far.axes)
-    storage = _storage((_LIMIT + _SPARE) * widest, device)
-    for place, (name, axis) in enumerate(far.axes):
-        tensors[name] = _spread(tensors[name], axis, storage[place * _APART :])
+    size = (_LIMIT + _SPARE) * tensors[far.name].element_size()
+    storage = _storage(size, device)
+    tensors[far.name] = _spread(tensors[far.name], far, storage)
     named = dict(zip(numbers(plan), far.case.numbers, strict=True))
     results = [tensors.pop(name) for name in names]
     return Call(tensors, named, results)
 
 
-def _spread(tensor: Tensor, axis: int, storage: Tensor) -> Tensor:
-    """The same values, the last of an axis over 2^31 elements from the first."""
-    strides = [1] * tensor.dim()
-    strides[axis] = _LIMIT // (tensor.shape[axis] - 1) + 8
-    far = storage.view(tensor.dtype).as_strided(tensor.shape, strides)
-    return far.copy_(tensor)
+def _spread(tensor: Tensor, far: Far, storage: Tensor) -> Tensor:
+    """The same values, the last of the axes over 2^31 elements from the first.
+
+    Two axes share the way, the first a little more, so that rows do not meet.
+    """
+    strides = [far.step] * tensor.dim()
+    parts = (1.0,) if len(far.axes) == 1 else (5 / 8, 3 / 8)
+    for axis, part in zip(far.axes, parts, strict=True):
+        strides[axis] = int(part * _LIMIT) // (tensor.shape[axis] - 1) + 8
+    spread = storage.view(tensor.dtype).as_strided(tensor.shape, strides)
+    return spread.copy_(tensor)
 
 
 def _storage(size: int, device: torch.device) -> Tensor:

@@ -1,21 +1,27 @@
 """Examples that are always tried: one for each kind of bug that GEMMs are known for."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
 from gemmgen.verification.cases import Case, input_tensors, numbers
 from gemmgen.verification.comparison import Block
-from gemmgen.verification.views import DESCRIBABLE
+from gemmgen.verification.views import DESCRIBABLE, FOR_OUTPUTS, INDESCRIBABLE
+
+_NUMBERS = (0.2968017, -0.5137, 1.0)
 
 
-def fixed_cases(plan: Plan, block: Block, processors: int = 0) -> Iterator[Case]:
+def fixed_cases(
+    plan: Plan, block: Block, processors: int = 0, group: int = 0
+) -> Iterator[Case]:
     """Empty and smallest sizes, one beyond a tile, broadcasting, a second L2 group.
 
-    On a GPU of so many processors also one tile more than they are.
+    A group has as many tiles as the largest of the plan, if nothing else is said. On a
+    GPU of so many processors also one tile more than they are.
     """
-    for case in _cases(plan, block):
+    group = group or max(tile.group_m for _, tile in plan.tiles)
+    for case in _cases(plan, block, group):
         yield numbered(plan, case)
     if processors:
         case = Case(((processors + 1) * block.m,), block.n, block.k + 1)
@@ -26,6 +32,35 @@ def beyond(plan: Plan, block: Block, described: bool) -> Case:
     """Part of a tile beyond a whole one along every side; or, for descriptors, 16."""
     m, n, k = (_rows(plan), 16, 16) if described else (1, 1, 1)
     return numbered(plan, Case((block.m + m,), block.n + n, block.k + k))
+
+
+def indescribable(plan: Plan, described: Collection[str]) -> Iterator[Case]:
+    """Tensors of which one fails one condition of what descriptors can describe.
+
+    `described` are the roles of the tensors that must be. Rows of all that have a size
+    fail together, for that is another's size too.
+    """
+    case = numbered(plan, Case((32,), 32, 32))
+    roles = tensor_roles(plan)
+    for position, role in enumerate(roles):
+        for view in INDESCRIBABLE if role in described else ():
+            if role != "results" or view in FOR_OUTPUTS:
+                views = ["contiguous"] * len(roles)
+                views[position] = view
+                yield replace(case, views=tuple(views))
+    rounded_up = ("rows rounded up",) * len(roles)
+    if described:
+        yield replace(case, n=33, views=rounded_up)
+        yield replace(case, k=33, views=rounded_up)
+        if plan.a.transposed:
+            yield replace(case, rows=(33,), views=rounded_up)
+
+
+def tensor_roles(plan: Plan) -> list[str]:
+    """What schedules call each tensor of a call, inputs first; "vectors" are never."""
+    operands = [one for one in plan.operands if not one.is_number]
+    middle = ["operands" if one.is_matrix else "vectors" for one in operands]
+    return ["inputs", "inputs", *middle, *["results"] * len(plan.results)]
 
 
 def plain(case: Case) -> bool:
@@ -49,11 +84,11 @@ def _rows(plan: Plan) -> int:
 
 
 def numbered(plan: Plan, case: Case) -> Case:
-    """The case with a value for each of the kernel's numbers."""
-    return replace(case, numbers=(0.3, -0.5, 1.0)[: len(numbers(plan))])
+    """The case with a number for each that the kernel takes, of many digits."""
+    return replace(case, numbers=_NUMBERS[: len(numbers(plan))])
 
 
-def _cases(plan: Plan, block: Block) -> Iterator[Case]:
+def _cases(plan: Plan, block: Block, group: int) -> Iterator[Case]:
     m, n, k = block.m, block.n, block.k
     count = len(input_tensors(plan))
     blocks = max(2, min(8, 1024 // k))  # 8 in three parts: 3, 3, 2
@@ -77,9 +112,8 @@ def _cases(plan: Plan, block: Block) -> Iterator[Case]:
     more = beyond(plan, block, described=True)
     yield replace(more, kind="special", views=("padded",) * count, given=False)
     yield Case((2 * m,), 2 * n, blocks * k, "wide")
-    groups = max(tile.group_m for _, tile in plan.tiles)
-    yield Case((groups * m + 1,), n + 1, 1)
-    yield Case((groups * m + rows,), n + 16, 16)
+    yield Case((group * m + 1,), 2 * n + 1, 1)
+    yield Case((group * m + rows,), 2 * n + 16, 16)
     if OPERATIONS[plan.op].leading:
         yield Case((), n + 1, k + 1)
         yield Case(

@@ -17,6 +17,7 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from gemmgen.verification import hardware, orders
 from gemmgen.verification.memory import Memory, Unclean
 
 _Builder = interpreter.InterpreterBuilder
@@ -27,7 +28,6 @@ class _State:
     """What the builder's methods need to know of the launch."""
 
     memory = Memory(())
-    backwards = False
     patched: set[frozenset[int]] = set()  # noqa: RUF012 (one per process is meant)
 
 
@@ -39,6 +39,8 @@ def mend() -> None:
     _Builder.create_masked_load = _checked_load(_Builder.create_masked_load)
     _Builder.create_masked_store = _checked_store(_Builder.create_masked_store)
     _Builder.create_atomic_rmw = _checked_atomic(_Builder.create_atomic_rmw)
+    stores = _Builder.create_descriptor_store
+    _Builder.create_descriptor_store = _checked_descriptor_store(stores)
     _Builder.cast_impl = _cast
     _Builder.create_dot = _dot
     _Builder.create_erf = _erf
@@ -46,6 +48,9 @@ def mend() -> None:
     _Builder.create_maxnumf = lambda self, x, y: self.binary_op(x, y, np.fmax)
     _Builder.create_minnumf = lambda self, x, y: self.binary_op(x, y, np.fmin)
     triton.autotune = _autotune
+    # Without `debug` an overflow that was found is not reported: half of all time.
+    options = interpreter.InterpreterOptions(sanitize_overflow=False)
+    interpreter.interpreter_builder.options = options
 
 
 class Autotuned:
@@ -93,6 +98,7 @@ def _launch(self: Any, *arguments: Any, **given: Any) -> None:
         for name, value in bound.items()
     }
     grid = self.grid(inside) if callable(self.grid) else self.grid
+    _check_described(bound.values())
     tensors = _tensors(bound.values())
     for _ in programs(self.fn, grid, tensors, counts is not None):
         self.fn(**inside)
@@ -107,8 +113,10 @@ def programs(
     interpreter._patch_lang(fn)
     _State.memory = Memory(tensors)
     grid = (*grid, 1, 1)[:3]
+    hardware.check_grid(grid)
     interpreter.interpreter_builder.set_grid_dim(*grid)
-    for position in _order(grid, meeting):
+    positions = list(np.ndindex(*grid))
+    for position in orders.next_order(positions) if meeting else positions:
         interpreter.interpreter_builder.set_grid_idx(*position)
         yield
 
@@ -121,18 +129,11 @@ def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
             yield tensor
 
 
-def _order(grid: Any, meeting: bool) -> Iterable[Any]:
-    """The programs of a launch.
-
-    Those that meet run in two orders in turn: tile after tile, and the last parts of
-    all tiles before their others, so that tiles which share what they may not show.
-    """
-    positions = list(np.ndindex(*grid))
-    if meeting:
-        _State.backwards = not _State.backwards
-        if _State.backwards:
-            positions.sort(key=lambda position: position[::-1], reverse=True)
-    return positions
+def _check_described(arguments: Iterable[Any]) -> None:
+    """Refuse a descriptor that CUDA would."""
+    for one in arguments:
+        if isinstance(one, TensorDescriptor):
+            hardware.check_described(one.base, one.block_shape)
 
 
 def converted(fn: Any, name: str, value: Any) -> Any:
@@ -160,6 +161,16 @@ def _checked_store(store: Any) -> Any:
     ) -> Any:
         _check("store", pointers, mask)
         return store(self, pointers, value, mask, *rest, **more)
+
+    return checked
+
+
+def _checked_descriptor_store(store: Any) -> Any:
+    def checked(self: Any, descriptor: Any, *rest: Any) -> Any:
+        element = descriptor.base.dtype.element_ty
+        columns = int(descriptor.shape[-1].data.item())
+        hardware.check_stored(columns * element.primitive_bitwidth // 8)
+        return store(self, descriptor, *rest)
 
     return checked
 

@@ -4,7 +4,6 @@ Stops at the first fault, with the smallest example that shows it.
 """
 
 import itertools
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,8 +12,6 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
-from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings, target
-from hypothesis.database import DirectoryBasedExampleDatabase
 
 from gemmgen.plan import Plan
 from gemmgen.verification import subject
@@ -24,22 +21,25 @@ from gemmgen.verification.cases import (
     described,
     interpreted_cases,
 )
+from gemmgen.verification.choice import check_choice
 from gemmgen.verification.examples import Call, Wrong, check_results
 from gemmgen.verification.examples import run as run_example
 from gemmgen.verification.far import Far, far_call, far_places, give_back
-from gemmgen.verification.fixed import describable, fixed_cases, plain
+from gemmgen.verification.fixed import describable, fixed_cases, indescribable, plain
 from gemmgen.verification.gluon.misuse import Misuse
+from gemmgen.verification.hardware import Refused
 from gemmgen.verification.memory import OutOfBounds, Unclean
 from gemmgen.verification.pipelined import Pipelined, pipelined
 from gemmgen.verification.profiles import Profile
 from gemmgen.verification.refusals import check_refusals
+from gemmgen.verification.shrinking import try_drawn
+from gemmgen.verification.stretched import GROUP, large, many_tiles, small, stretched
 from gemmgen.verification.subject import Variant
 from gemmgen.verification.trouble import Fault, told
 from gemmgen.verification.views import DESCRIBABLE
 
 Item = TypeVar("Item")
 
-_SHRINK_SECONDS = 20.0
 _AT_ONCE = 4
 """Fixed or far examples of one step: about three compilations on a GPU."""
 
@@ -102,19 +102,18 @@ class Trial:
         They do not depend on how many processes share them, so that a seed repeats.
         """
         yield self.refuse
+        yield partial(self.choose, number)
         seeds, seen = itertools.count(number), set[object]()
         for variant in found:
             text = variant.schedule if self.on_gpu else variant.text
             first = text not in seen
             seen.add(text)
-            for some in _batches(self.always_tried(variant, first)):
-                yield partial(self.forced, variant, partial(self.fixed, some))
+            if isinstance(variant, Pipelined):
+                yield from self.always(variant, variant.cases(self.plan))
             if first:
-                places = far_places(
-                    self.plan, variant.block, variant.described(self.plan)
-                )
-                for far in _batches(places):
-                    yield partial(self.forced, variant, partial(self.far_away, far))
+                yield from self.once(variant, profile, number)
+            elif self.on_gpu:
+                yield from self.always(variant, filter(plain, self.cases(variant)))
             for examples in self.draws(profile, len(found)):
                 drawn = partial(
                     self.drawn,
@@ -126,22 +125,58 @@ class Trial:
                 yield partial(self.forced, variant, drawn)
         yield partial(self.unforced, found[0])
 
-    def always_tried(self, variant: Variant, first: bool) -> Iterator[Case]:
-        """What is always tried with a tile, the `first` of its text or a further one.
+    def once(
+        self, variant: Variant, profile: Profile, number: int
+    ) -> Iterator[Callable[[], None]]:
+        """What is tried with one tile of each text, the smallest.
 
-        The first, the smallest, stands for all of its schedule where each case compiles
-        a kernel; in the interpreter tiles of one text differ by size alone. What
-        descriptors cannot describe compiles the kernel of another schedule, which has
-        its own turn.
+        It stands for all of its schedule where each case compiles a kernel; in the
+        interpreter tiles of one text differ by size alone, and a smaller one is faster.
+        """
+        own = variant if self.on_gpu else small(variant)
+        roles = variant.described(self.plan)
+        yield from self.always(own, self.cases(own))
+        yield from self.always(own, indescribable(self.plan, roles))
+        for far in _batches(far_places(self.plan, own.block, roles)):
+            yield partial(self.forced, own, partial(self.far_away, far))
+        if self.on_gpu:
+            yield from self.always(own, large(self.plan, own))
+            return
+        for cut, case in stretched(self.plan, own):
+            yield partial(self.forced, cut, partial(self.fixed, [case]))
+        for cut, programs in many_tiles(own, number):
+            drawn = partial(
+                self.drawn,
+                profile=profile,
+                examples=max(3, profile.examples // 2),
+                number=number,
+                programs=programs,
+            )
+            yield partial(self.forced, cut, drawn)
+
+    def always(
+        self, variant: Variant, cases: Iterable[Case]
+    ) -> Iterator[Callable[[], None]]:
+        """Cases with one tile, some at a time."""
+        for some in _batches(cases):
+            yield partial(self.forced, variant, partial(self.fixed, some))
+
+    def cases(self, variant: Variant) -> Iterator[Case]:
+        """What is always tried with a tile.
+
+        What descriptors cannot describe runs another schedule, which has its own turn;
+        on a GPU it would compile that.
         """
         if isinstance(variant, Pipelined):
-            return variant.cases(self.plan)
-        cases = fixed_cases(self.plan, variant.block, self.processors)
-        if not self.on_gpu:
-            return cases if first else iter(())
-        if variant.described(self.plan):
-            cases = (one for one in cases if describable(self.plan, one))
-        return (one for one in cases if first or plain(one))
+            return iter(())
+        group = 0 if self.on_gpu else GROUP
+        cases = fixed_cases(self.plan, variant.block, self.processors, group)
+        if not variant.described(self.plan):
+            return cases
+        return (
+            one for one in cases
+            if describable(self.plan, one) or not (self.on_gpu or one.m * one.n * one.k)
+        )  # fmt: skip
 
     def draws(self, profile: Profile, tiles: int) -> list[int]:
         """How many examples each draw of a tile has.
@@ -164,7 +199,7 @@ class Trial:
         self.beat(name)
         try:
             return action()
-        except (Wrong, OutOfBounds, Unclean, Misuse) as wrong:
+        except (Wrong, OutOfBounds, Unclean, Misuse, Refused) as wrong:
             raise Fault("failed", f"{wrong}\n{name}") from wrong
         except Exception as error:
             fault = told(error)
@@ -192,6 +227,13 @@ class Trial:
         """Calls that must raise ValueError."""
         self.examples += self.attempt(
             "refusals", lambda: check_refusals(self.plan, self.launcher, self.device)
+        )
+
+    def choose(self, number: int) -> None:
+        """Calls of the table's own choice."""
+        self.examples += self.attempt(
+            "the choice of a tile",
+            lambda: check_choice(self.plan, self.module, number),
         )
 
     def fixed(self, cases: Sequence[Case], variant: Variant) -> None:
@@ -233,64 +275,20 @@ class Trial:
         examples: int,
         number: int,
         views: Sequence[str] | None = None,
+        programs: int = 0,
     ) -> None:
         """The examples that Hypothesis draws for one tile; on a GPU of these views."""
-        phases = [Phase.generate, Phase.shrink]
-        phases += [Phase.target] if profile.climbs else []
-        phases += [Phase.reuse] if profile.remembers else []
         plan, block, roles = self.plan, variant.block, variant.described(self.plan)
         if self.on_gpu:
             cases = compiled_cases(plan, block, roles, views)
         else:
-            cases = interpreted_cases(plan, block, roles)
-        shrinking = _Shrinking()
+            cases = interpreted_cases(plan, block, roles, programs)
+        folder = f"{plan.name}-{block}-{self.device.type}"
 
-        @settings(
-            max_examples=examples,
-            deadline=None,
-            database=self.remembered(variant) if profile.remembers else None,
-            phases=phases,
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-            verbosity=Verbosity.quiet,
-        )
-        @seed(number)
-        @given(cases)
-        def holds(case: Case) -> None:
-            size = shrinking.run(case, lambda: self.case(case, variant))
-            if profile.climbs:
-                target(min(size, 2.0))
+        def action(case: Case) -> float:
+            return self.case(case, variant)
 
-        holds()
-
-    def remembered(self, variant: Variant) -> DirectoryBasedExampleDatabase:
-        """The examples that failed before, where Hypothesis keeps them by default."""
-        folder = f"{self.plan.name}-{variant.block}-{self.device.type}"
-        return DirectoryBasedExampleDatabase(Path(".hypothesis", "gemmgen", folder))
-
-
-class _Shrinking:
-    """Ends the search for a smaller example after a while.
-
-    Hypothesis has no such limit: from then on only known failures fail.
-    """
-
-    def __init__(self) -> None:
-        self.known: dict[Case, Fault] = {}
-        self.until = 0.0
-
-    def run(self, case: Case, action: Callable[[], float]) -> float:
-        if case in self.known:
-            raise self.known[case]
-        if self.known and time.monotonic() > self.until:
-            return 0.0
-        try:
-            return action()
-        except Fault as fault:
-            if not self.known:
-                self.until = time.monotonic() + _SHRINK_SECONDS
-            self.known[case] = fault
-            raise
+        try_drawn(cases, action, profile, examples, number, folder)
 
 
 def _batches(items: Iterable[Item]) -> list[tuple[Item, ...]]:

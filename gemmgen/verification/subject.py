@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -58,6 +58,25 @@ class Variant:
     def name(self) -> str:
         """The tile in a word or two, for whoever reads of a fault."""
         return f"{self.schedule} tile {self.block}"
+
+    def cut_to(self, block: Block, *, group_m: int = 0, parts: int = 0) -> "Variant":
+        """The same kernel with a tile of other sides, which its table need not have.
+
+        A group of tiles and the parts of K stay as they are unless they are given.
+        """
+        if isinstance(self.value, _Configured):
+            value: Any = self.value.cut_to(block, group_m)
+            return replace(self, block=block, value=value)
+        first, *others = self.value
+        first = first._replace(
+            m=block.m,
+            n=block.n,
+            k=block.k,
+            group_m=group_m or first.group_m,
+            split_k=parts or first.split_k,
+        )
+        parts = parts or self.parts
+        return replace(self, block=block, value=(first, *others), parts=parts)
 
     @contextmanager
     def forced(self, module: ModuleType) -> Iterator[None]:
@@ -167,7 +186,7 @@ def _configured(module: ModuleType, attribute: str) -> list[Variant]:
         Variant(
             Block(*(config.kwargs[f"BLOCK_{axis}"] for axis in "MNK")),
             attribute,
-            _Configured(kernel.fn, config),
+            _Configured(kernel.fn, config.all_kwargs()),
         )
         for config in kernel.configs
     ]
@@ -176,9 +195,15 @@ def _configured(module: ModuleType, attribute: str) -> list[Variant]:
 class _Configured:
     """An autotuned kernel with its configuration settled."""
 
-    def __init__(self, kernel: Any, config: Any) -> None:
+    def __init__(self, kernel: Any, meta: dict[str, Any]) -> None:
         self.kernel = kernel
-        self.meta = config.all_kwargs()
+        self.meta = meta
+
+    def cut_to(self, block: Block, group_m: int) -> "_Configured":
+        """The same with a tile of other sides, and of other groups if these are."""
+        sides = {"BLOCK_M": block.m, "BLOCK_N": block.n, "BLOCK_K": block.k}
+        groups = {"GROUP_M": group_m} if group_m else {}
+        return _Configured(self.kernel, self.meta | sides | groups)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         return lambda *arguments: self.kernel[grid](*arguments, **self.meta)

@@ -25,7 +25,8 @@ class View:
 
     `order` names the axes from the innermost: "rows" (the last axis first, as torch
     does), "columns" (the first axis first) or "swapped" (the last axis, then the
-    leading ones in order, which cannot be flattened). `shared` axes have stride 0.
+    leading ones in order, which cannot be flattened). `shared` axes have stride 0. The
+    step from row to row is a multiple of `align`; of what `overlaps`, half a row.
     """
 
     name: str
@@ -34,6 +35,8 @@ class View:
     step: int = 1
     offset: int = 0
     shared: str = ""
+    align: int = 1
+    overlaps: bool = False
 
     def strides(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """The stride of each axis."""
@@ -42,8 +45,15 @@ class View:
         for position, axis in enumerate(self._axes(len(shape))):
             if axis not in shared:
                 strides[axis] = stride
-                stride = stride * max(1, shape[axis]) + (0 if position else self.pad)
+                stride = stride * max(1, shape[axis])
+                stride = stride if position else self._next_row(stride)
         return tuple(strides)
+
+    def _next_row(self, width: int) -> int:
+        """From the start of a row to that of the next."""
+        if self.overlaps:
+            return max(1, width // 2)
+        return -(-(width + self.pad) // self.align) * self.align
 
     def _axes(self, rank: int) -> tuple[int, ...]:
         if self.order == "columns":
@@ -71,12 +81,26 @@ VIEWS: dict[str, View] = {
         View("swapped", order="swapped", pad=16),
         View("rows shared", shared="rows"),
         View("columns shared", shared="columns"),
+        View("start misaligned", pad=16, offset=1),
+        View("rows misaligned", pad=1),
+        View("columns apart", step=2),
+        View("rows overlapping", overlaps=True),
+        View("rows rounded up", align=16),
     )
 }
 ALIGNED = ("contiguous", "padded", "transposed", "padded transposed")
 DESCRIBABLE = ("contiguous", "padded")
 """Views of matrices that tensor descriptors can describe, if the sizes allow it."""
-FOR_OUTPUTS = tuple(name for name, view in VIEWS.items() if not view.shared)
+INDESCRIBABLE = (
+    "start misaligned",
+    "rows misaligned",
+    "columns apart",
+    "rows overlapping",
+)
+"""Views that fail one condition of that each, where rows are multiples of 32."""
+FOR_OUTPUTS = tuple(
+    name for name, view in VIEWS.items() if not (view.shared or view.overlaps)
+)
 
 
 @dataclass(frozen=True)
@@ -101,6 +125,8 @@ def framed_input(
     view: View, shape: tuple[int, ...], dtype: torch.dtype, fill: Filler
 ) -> Framed:
     """A filled view framed in NaN; `fill` is asked once for what axes share."""
+    if view.overlaps:
+        return _overlapping(view, shape, dtype, fill)
     strides = view.strides(shape)
     stored = tuple(
         min(1, size) if stride == 0 else size
@@ -110,6 +136,17 @@ def framed_input(
     framed = _framed(view, shape, dtype, torch.nan, data.device)
     offset = framed.view.storage_offset()
     framed.buffer.as_strided(stored, strides, offset).copy_(data)
+    return framed
+
+
+def _overlapping(
+    view: View, shape: tuple[int, ...], dtype: torch.dtype, fill: Filler
+) -> Framed:
+    """The same where rows share elements: filled from the first to the last."""
+    last = _last(shape, view.strides(shape))
+    data = fill((0 if 0 in shape else last + 1,)).to(dtype)
+    framed = _framed(view, shape, dtype, torch.nan, data.device)
+    framed.buffer[framed.view.storage_offset() :][: len(data)] = data
     return framed
 
 
@@ -130,9 +167,13 @@ def _framed(
     device: torch.device,
 ) -> Framed:
     strides = view.strides(shape)
-    last = sum(
-        max(0, size - 1) * stride for size, stride in zip(shape, strides, strict=True)
-    )
-    size = 2 * _MARGIN + view.offset + last + 1
+    size = 2 * _MARGIN + view.offset + _last(shape, strides) + 1
     buffer = torch.full((size,), around, dtype=dtype, device=device)
     return Framed(buffer, buffer.as_strided(shape, strides, _MARGIN + view.offset))
+
+
+def _last(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """The offset of the last element."""
+    return sum(
+        max(0, size - 1) * stride for size, stride in zip(shape, strides, strict=True)
+    )

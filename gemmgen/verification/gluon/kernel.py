@@ -16,6 +16,7 @@ from gemmgen.verification.gluon.language import device_function, enter, stand_in
 from gemmgen.verification.gluon.misuse import MARK, cause
 from gemmgen.verification.gluon.policies import POLICIES, Choices, Policy
 from gemmgen.verification.gluon.program import Program
+from gemmgen.verification.hardware import check_described
 
 
 def interpret() -> None:
@@ -110,6 +111,7 @@ def _converted(fn: Any, name: str, value: Any) -> Any:
     if isinstance(value, int):
         return value
     if hasattr(value, "block_shape"):
+        check_described(value.base, value.block_shape)
         return Descriptor(value)
     return interpreter.converted(fn, name, value)
 
