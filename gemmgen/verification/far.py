@@ -101,10 +101,11 @@ def far_call(plan: Plan, far: Far, device: torch.device) -> Call:
 def _spread(tensor: Tensor, far: Far, storage: Tensor) -> Tensor:
     """The same values, the last of the axes over 2^31 elements from the first.
 
-    Two axes share the way, the first a little more, so that rows do not meet.
+    Of two axes the second goes little of the way: a row ends before the next begins.
     """
     strides = [far.step] * tensor.dim()
-    parts = (1.0,) if len(far.axes) == 1 else (5 / 8, 3 / 8)
+    little = 1 / (2 * tensor.shape[0])
+    parts = (1.0,) if len(far.axes) == 1 else (1 - little, little)
     for axis, part in zip(far.axes, parts, strict=True):
         strides[axis] = int(part * _LIMIT) // (tensor.shape[axis] - 1) + 8
     spread = storage.view(tensor.dtype).as_strided(tensor.shape, strides)

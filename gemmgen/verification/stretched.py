@@ -50,7 +50,7 @@ def stretched(plan: Plan, variant: Variant) -> Iterator[tuple[Variant, Case]]:
     if variant.schedule == SPECIALIZED:
         return
     streams = SCHEDULES[variant.schedule].streams
-    rows = 16 if plan.a.transposed else 1 if streams else 3
+    rows = 1 if streams else 16 if plan.a.transposed else 3
     deep = variant.cut_to(_block(variant, 16, 16, 256))
     for k in (4096 + 48, 4096 + 512):
         yield deep, numbered(plan, Case((rows,), 16, k))
