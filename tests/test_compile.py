@@ -59,8 +59,8 @@ def test_kernel_compiles_as_planned(name: str) -> None:
     made = list(check_kernel(plan, module))
     assert {one.target for one in made} == set(plan.targets)
     assert not [one for one in made if one.problems]
-    keeping = triton.__version__.startswith(compiled._KEEPING)
-    assert keeping or not [one for one in made if one.spilled_bytes]
+    newer = not triton.__version__.startswith("3.6.")  # they spill beside the K loop
+    assert newer or not [one for one in made if one.notes]
     for one in made:
         # The epilogue's scratch is only bounded; it decides for shallow rings alone.
         widest = 4 if one.tile.split_k != 1 else plan.product.out_bytes
@@ -126,8 +126,9 @@ def test_a_kernel_for_gpus_without_asynchronous_units(tmp_path: Path) -> None:
     made = list(check_kernel(plan, subject.load(tmp_path / "k.py")))
     assert {one.target for one in made} == set(plan.targets)
     assert "warp_specialized" not in plan.schedules
-    found = [text for one in made for text in one.problems if "spills" not in text]
-    assert found == []
+    assert [one.problems for one in made if one.problems] == []
+    # A stack that is only stored to, beside sm_120's barriers, is no spill.
+    assert [one.notes for one in made if one.notes] == []
     assert all(one.shared_bytes <= 99 * 1024 for one in made)
 
 
@@ -172,9 +173,7 @@ def test_only_tf32_across_k_is_copied_by_elements(
     widths = set(WIDTHS[layout] if apart else (16, 16))
     ptx = compile_aligned(plan, kernel, row, tile).asm["ptx"]
     assert set(copies(ptx)) == set(expected_loads(plan, row, tile)) == widths
-    # A newer ptxas trades registers of one of these tiles, of no kernel of ours.
-    found = check_tile(plan, kernel, row, tile).problems
-    assert [one for one in found if "spills" not in one] == []
+    assert not check_tile(plan, kernel, row, tile).problems
 
 
 @pytest.mark.parametrize("align", [1, 2, 4, 8, 16])
@@ -221,26 +220,27 @@ def test_an_operand_of_the_epilogue_is_loaded_wide() -> None:
     assert loads(compile_aligned(plan, kernel, row, tile).asm["ptx"])[16]
 
 
-@pytest.mark.skipif(
-    not triton.__version__.startswith("3.6."), reason="others spill elsewhere"
-)
-def test_a_word_on_the_stack_is_a_fault_but_with_tritons_that_keep_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_words_on_the_stack_beside_the_k_loop_are_a_note() -> None:
+    """Triton 3.6 spills 8 bytes here, others may not."""
     plan, row = PLANS["gemm_nt_tf32"], TARGETS["sm_90"]
     module, _ = kernel_of(plan)
     kernel = jit_function(module, plan, "split_k")
     tile = Tile(32, 64, 32, 8, 6, 4, "split_k", 2 * FILL)
-    check = partial(check_tile, plan, kernel, row, tile)
-    assert check().problems == ("spills 8 bytes of registers",)
-    monkeypatch.setattr(compiled, "_KEEPING", ("3.6.",))
-    assert not check().problems
+    found = check_tile(plan, kernel, row, tile)
+    assert not found.problems
+    notes = [f"spills {found.spilled_bytes} bytes of registers, not in the K loop"]
+    assert [one.split(";")[0] for one in found.notes] == notes * bool(
+        found.spilled_bytes
+    )
+    assert found.spilled_bytes or not triton.__version__.startswith("3.6.")
 
 
 def test_a_spill_is_noticed() -> None:
-    """256 registers of accumulator are more than a thread has."""
+    """256 registers of accumulator are more than a thread has: the K loop spills."""
     plan, row = PLANS["gemm_nn_fp32"], TARGETS["sm_80"]
     _, kernel = kernel_of(plan)
     tile = Tile(128, 256, 16, 8, 2, 4)
     assert usage(compile_aligned(plan, kernel, row, tile).asm["cubin"]).stack
-    assert any("spills" in one for one in check_tile(plan, kernel, row, tile).problems)
+    found = check_tile(plan, kernel, row, tile)
+    assert any("spills" in one and "in the K loop by" in one for one in found.problems)
+    assert not any("spills" in one for one in found.notes)

@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from dataclasses import asdict
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,7 +14,7 @@ from gemmgen import builder
 from gemmgen.cli import main
 from gemmgen.plan import load
 from gemmgen.schedules import SCHEDULES
-from gemmgen.verification import subject
+from gemmgen.verification import pool, subject
 from gemmgen.verification.mutants import mutants
 from gemmgen.verification.outcome import Outcome
 from gemmgen.verification.report import Verification
@@ -99,6 +100,26 @@ def test_text_has_a_row_a_kernel_and_failures_in_full() -> None:
     assert "1 of 2 kernels failed" in text
     assert 'message="crashed"' in result.as_junit()
     assert "| second | properties | cpu | crashed |" in result.as_markdown()
+
+
+def test_notes_are_told_and_fail_nothing() -> None:
+    noted = Outcome("one", "compiled", "none", "passed", notes=("a", "b", "c", "d"))
+    few = Outcome("two", "compiled", "none", "passed", notes=("e",))
+    plain = Outcome("three", "compiled", "none", "passed")
+    found = Verification((noted, few, plain), {}, 1.0)
+    assert found.ok
+    assert [one["notes"] for one in found.as_json()["outcomes"]] == [
+        ("a", "b", "c", "d"), ("e",), ()
+    ]  # fmt: skip
+    *_, notes, verdict = found.as_text().split("\n\n")
+    assert notes.splitlines() == [
+        "no faults, but worth a note:", "one: a", "one: b", "one: c",
+        "one: and 1 more such tiles, with --format json", "two: e",
+    ]  # fmt: skip
+    assert "all passed" in verdict
+    assert "note" not in Verification((plain,), {}, 1.0).as_text()
+    assert Outcome.read(json.loads(json.dumps(asdict(noted)))) == noted
+    assert pool._joined([noted, few]).notes == ("a", "b", "c", "d", "e")
 
 
 def test_what_had_ended_before_an_interrupt_is_reported(

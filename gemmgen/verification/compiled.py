@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-import triton
-
 from gemmgen.dtypes import DTYPES
 from gemmgen.model import Tile, instruction, shared_memory
 from gemmgen.plan import Plan
-from gemmgen.schedules import SPECIALIZED, described
+from gemmgen.schedules import described
 from gemmgen.targets import Target
 from gemmgen.verification.aligned import (
     compile_aligned,
@@ -28,9 +26,11 @@ from gemmgen.verification.machine_code import (
     block_loads,
     block_stores,
     copies,
+    dump,
     loads,
     usage,
 )
+from gemmgen.verification.machine_loops import Spills, spills
 
 _PTX_INSTRUCTION = {
     "wgmma": r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k\d+\.{acc}\.{operand}",
@@ -47,24 +47,15 @@ _BETTER = {("fma", "fp64"): "mma"}
 _WIDEST = 16
 """Bytes that a thread can load or copy at once."""
 
-_SPECIALIZED_SPILL = 16
-"""Bytes of stack that a specialized kernel may take: one vector, once a tile.
-
-Its consumers hold 128 words of accumulator beside an operand's tile in the epilogue;
-half the tile, which would not spill, loads twice as much for each element.
-"""
-
-_KEEPING = ("3.7.", "3.8.")
-"""Tritons with which split_k keeps a word or two on the stack, from before the K loop
-until after it: machine code of nine tiles was read, the loop touches none."""
-
-_KEPT = 8
-"""Bytes that it keeps there."""
+_LESS = "a smaller tile or more warps need fewer"
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """One compilation: what the compiler used and what of it is wrong."""
+    """One compilation: what the compiler used, what of it is wrong, what worth a note.
+
+    Of what `spilled_bytes` a thread has on the stack, the K loop may use none.
+    """
 
     target: str
     tile: Tile
@@ -73,6 +64,7 @@ class Compiled:
     shared_bytes: int
     predicted_bytes: int
     problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def check_kernel(
@@ -95,21 +87,23 @@ def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:
     """Compile one tile for one target and hold the result against the plan."""
     made = compile_aligned(plan, kernel, target, tile)
     used = usage(made.asm["cubin"])
-    shared = made.metadata.shared
+    spilled = _spilled(made.asm["cubin"], used)
+    shared, predicted = made.metadata.shared, shared_memory(tile, plan.product, target)
     problems = (
         *_unit_problems(plan, target, tile, made.asm["ptx"]),
-        *_spill_problems(tile, used),
+        *_spill_problems(spilled, used),
         *_load_problems(plan, target, tile, made.asm["ptx"]),
-        *_shared_problems(plan, target, tile, shared),
+        *_shared_problems(target, shared),
     )
     return Compiled(
         target.name,
         tile,
         registers=used.registers,
-        spilled_bytes=used.stack,
+        spilled_bytes=used.stack if spilled.everywhere else 0,
         shared_bytes=shared,
-        predicted_bytes=shared_memory(tile, plan.product, target),
+        predicted_bytes=predicted,
         problems=problems,
+        notes=(*_spill_notes(spilled, used), *_shared_notes(shared, predicted)),
     )
 
 
@@ -120,12 +114,22 @@ def _unit_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator
         yield f"no {unit} instruction for {kind} in the PTX"
 
 
-def _spill_problems(tile: Tile, used: Usage) -> Iterator[str]:
-    allowed = _SPECIALIZED_SPILL if tile.schedule == SPECIALIZED else 0
-    if tile.schedule == "split_k" and triton.__version__.startswith(_KEEPING):
-        allowed = _KEPT
-    if used.stack > allowed:
-        yield f"spills {used.stack} bytes of registers"
+def _spilled(cubin: bytes, used: Usage) -> Spills:
+    """What goes by way of the stack, read only where there is one."""
+    return spills(dump(cubin, "-sass")) if used.stack else Spills(0, 0)
+
+
+def _spill_problems(spilled: Spills, used: Usage) -> Iterator[str]:
+    if spilled.in_k_loop:
+        yield (
+            f"spills {used.stack} bytes of registers, in the K loop by "
+            f"{spilled.in_k_loop} instructions; {_LESS}"
+        )
+
+
+def _spill_notes(spilled: Spills, used: Usage) -> Iterator[str]:
+    if spilled.everywhere and not spilled.in_k_loop:
+        yield f"spills {used.stack} bytes of registers, not in the K loop; {_LESS}"
 
 
 def _load_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator[str]:
@@ -198,14 +202,13 @@ def _ratio_problems(found: Counter[int], expected: Counter[int]) -> Iterator[str
             )
 
 
-def _shared_problems(
-    plan: Plan, target: Target, tile: Tile, shared: int
-) -> Iterator[str]:
-    predicted = shared_memory(tile, plan.product, target)
-    if plan.product.kind == "tf32x3" and triton.__version__.startswith("3.8."):
-        predicted += (tile.m + tile.n) * tile.k * plan.product.bytes  # a stage more
+def _shared_notes(shared: int, predicted: int) -> Iterator[str]:
+    """What of the table's column is too low; it decides for GPUs with less."""
     if shared > predicted:
         yield f"takes {shared} bytes of shared memory, {predicted} were predicted"
+
+
+def _shared_problems(target: Target, shared: int) -> Iterator[str]:
     if shared > target.shared_per_block:
         yield f"takes {shared} bytes of shared memory of {target.shared_per_block}"
 

@@ -1,6 +1,7 @@
 """What one check of one kernel came to."""
 
 from dataclasses import dataclass
+from typing import Any
 
 TIMED_OUT, OUT_OF_RESOURCES = "timed out", "out of resources"
 STARVED = (TIMED_OUT, OUT_OF_RESOURCES)
@@ -14,6 +15,7 @@ class Outcome:
 
     `worst` is the largest error seen, in parts of the bound; `detail` says what is
     wrong and how to see it again; of a check that passed, what it set aside, if it did.
+    `notes` are what a user may want to know and is no fault.
     """
 
     kernel: str
@@ -24,6 +26,12 @@ class Outcome:
     examples: int = 0
     worst: float = 0.0
     seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, plain: dict[str, Any]) -> "Outcome":
+        """What `asdict` made of one, after a way through JSON."""
+        return cls(**{**plain, "notes": tuple(plain["notes"])})
 
     @property
     def ok(self) -> bool:

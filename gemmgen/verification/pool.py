@@ -140,6 +140,7 @@ def _joined(parts: Sequence[Outcome]) -> Outcome:
         examples=sum(part.examples for part in parts),
         worst=max(part.worst for part in parts),
         seconds=max(part.seconds for part in parts),
+        notes=tuple(note for part in parts for note in part.notes),
     )
 
 

@@ -155,7 +155,7 @@ class Process:
             if answer is None:
                 return replace(blank, detail=f"{self._death()}\n{example}")
             if "outcome" in answer:
-                return Outcome(**answer["outcome"])
+                return Outcome.read(answer["outcome"])
             example, examples = answer["beat"], examples + 1
 
     def _next(self, seconds: float) -> dict[str, Any] | None:

@@ -13,6 +13,9 @@ from gemmgen.verification.outcome import Outcome
 from gemmgen.verification.sanitizer import TOOLS
 from gemmgen.verification.selftest import Kill, kill_table
 
+_MOST_NOTES = 3
+"""Of a check, in text."""
+
 
 @dataclass(frozen=True)
 class Verification:
@@ -43,7 +46,7 @@ class Verification:
         }
 
     def as_text(self) -> str:
-        """A row a kernel, then every failure in full, then the sum."""
+        """A row a kernel, then every failure in full, notes, and the sum."""
         kernels = list(dict.fromkeys(one.kernel for one in self.outcomes))
         rows = [
             _row(name, [one for one in self.outcomes if one.kernel == name])
@@ -54,7 +57,18 @@ class Verification:
             for one in self.failures
         ]
         kills = [table(kill_table(self.kills))] if self.kills else []
-        return "\n\n".join([table(rows), *kills, *failures, self._sum(len(kernels))])
+        parts = [table(rows), *kills, *failures, *self._notes()]
+        return "\n\n".join([*parts, self._sum(len(kernels))])
+
+    def _notes(self) -> list[str]:
+        """What is no fault, some lines a check."""
+        told = []
+        for one in self.outcomes:
+            lines = [f"{one.kernel}: {note}" for note in one.notes[:_MOST_NOTES]]
+            more = len(one.notes) - len(lines)
+            said = f"{one.kernel}: and {more} more such tiles, with --format json"
+            told += [*lines, said] if more else lines
+        return ["\n".join(["no faults, but worth a note:", *told])] if told else []
 
     def _sum(self, kernels: int) -> str:
         failed = len({one.kernel for one in self.failures})

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import IO, Any
 
@@ -98,6 +99,7 @@ def _compiled(
     plan: Plan, order: dict[str, Any], beat: Callable[[str], object]
 ) -> Outcome:
     """Compile one kernel for all its tiles and targets, or its share of them."""
+    from gemmgen.tile_text import spelled
     from gemmgen.verification.compiled import check_kernel
     from gemmgen.verification.subject import load
     from gemmgen.verification.trouble import told
@@ -108,24 +110,24 @@ def _compiled(
     try:
         for one in check_kernel(plan, load(Path(order["path"])), (first, count)):
             found.append(one)
-            names.append(
-                f"{one.target}, tile {one.tile.m}x{one.tile.n}x{one.tile.k}, "
-                f"{one.tile.stages} stages, {one.tile.warps} warps"
-            )
+            names.append(f"{one.target}, {spelled(one.tile)}")
             beat(f"after {names[-1]}")
     except Exception as error:
         fault, seconds = told(error), time.monotonic() - started
         return Outcome(
             plan.name, "compiled", NO_DEVICE, fault.status, fault.story, seconds=seconds
         )
-    problems = [
-        f"{name}: {problem}"
-        for name, one in zip(names, found, strict=True)
-        for problem in one.problems
-    ]
+    problems, notes = (
+        tuple(
+            f"{name}: {text}"
+            for name, one in zip(names, found, strict=True)
+            for text in texts(one)
+        )
+        for texts in (attrgetter("problems"), attrgetter("notes"))
+    )
     return Outcome(
         plan.name, "compiled", NO_DEVICE, "failed" if problems else "passed",
-        "\n".join(problems), len(found), 0.0, time.monotonic() - started,
+        "\n".join(problems), len(found), 0.0, time.monotonic() - started, notes,
     )  # fmt: skip
 
 
