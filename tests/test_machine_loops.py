@@ -1,4 +1,4 @@
-"""The K loop in machine code: straight, in a loop over tiles, and flattened into one."""
+"""The K loop in machine code: straight, within a loop over tiles, flattened into it."""
 
 import pytest
 
