@@ -3,11 +3,15 @@
 The option rewrites expected files instead of comparing.
 """
 
+import os
 from collections.abc import Iterator
 
 import black
 import pytest
 from hypothesis import HealthCheck, settings
+
+# There is a process a core: a thread that waits for another takes time from a third.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Both are measured by the clock on the wall, and say how busy the machine is.
 settings.register_profile(

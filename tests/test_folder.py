@@ -561,8 +561,9 @@ def counted(act: Callable[[], None], last: int = 0) -> int:
     return calls
 
 
-def test_a_killed_build_tears_nothing(out: Path) -> None:
-    """200 builds that each rewrite 12 files, killed at moments all over the work."""
+@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_killed_build_tears_nothing(out: Path, kills: int) -> None:
+    """Builds that each rewrite 12 files, killed at moments all over the work."""
     names = [f"k{number}" for number in range(12)]
     old, new = (wanted(*(kernel(n, i * 1000) for n in names)) for i in (1, 2))
 
@@ -573,8 +574,8 @@ def test_a_killed_build_tears_nothing(out: Path) -> None:
     publish(out, old)
     whole = counted(churn)
     staged = mixed = 0
-    for kill in range(200):
-        child = forked(partial(counted, churn, 1 + kill * whole // 200))
+    for kill in range(kills):
+        child = forked(partial(counted, churn, 1 + kill * whole // kills))
         assert os.waitpid(child, 0)[1] == signal.SIGKILL
         files, temporaries = standing(out)
         assert set(files) == set(old.files)

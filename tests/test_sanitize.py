@@ -256,6 +256,7 @@ def fake(folder: Path, then: str) -> None:
     program.chmod(0o755)
 
 
+@pytest.mark.slow
 def test_from_end_to_end_with_one_tool_that_finds(
     subjects: list[Subject], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,6 @@ from gemmgen.targets import TARGETS
 from gemmgen.verification import subject
 from gemmgen.verification.aligned import jit_function
 from gemmgen.verification.compiled import check_tile, compiles_here
-from tests.slow import all_but
 
 TARGET = TARGETS["sm_90"]
 SPEC = """\
@@ -39,7 +38,8 @@ TILES = [
 
 
 @pytest.mark.skipif(not compiles_here(SPECIALIZED), reason="another Triton")
-@pytest.mark.parametrize("layout", all_but({"NT"}, LAYOUTS))
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", LAYOUTS)
 def test_tiles_of_every_number_of_consumers_compile(
     layout: str, tmp_path: Path
 ) -> None:

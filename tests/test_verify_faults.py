@@ -16,6 +16,7 @@ from gemmgen.spec import parse
 from gemmgen.verification import pool, process, worker
 from gemmgen.verification.outcome import Outcome
 from tests.once import once
+from tests.slow import all_but
 
 SPEC = """
 gemmgen: 1
@@ -231,7 +232,18 @@ def test_a_healthy_kernel_passes(name: str, outcomes: dict[str, Outcome]) -> Non
     assert outcome.worst <= 1.01
 
 
-@pytest.mark.parametrize("name", FAULTS)
+# One of each kind, and each that is told in words of its own.
+QUICK = {
+    "last K block lost",
+    "mask of a load dropped",
+    "strides swapped",
+    "bias dropped",
+}
+QUICK |= {"int32 offsets", "grid rounded down", "wrong argument named", "dies"}
+QUICK |= {"one configuration wrong", "does not import", "runs out of memory"}
+
+
+@pytest.mark.parametrize("name", all_but(QUICK, FAULTS))
 def test_a_planted_fault_dies(name: str, outcomes: dict[str, Outcome]) -> None:
     outcome, fault = outcomes[name], FAULTS[name]
     assert outcome.status == fault.status, outcome
@@ -398,6 +410,7 @@ def test_deep_tries_first_what_failed_before(
     assert tried[before].kind == "special" and tried[before].n > 16
 
 
+@pytest.mark.slow
 def test_processes_wait_for_their_first_job_and_end_unused(tmp_path: Path) -> None:
     one = subject(tmp_path / "own", PLANS["plain"], lambda text: text)
     with pool.Ready() as ready:

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import torch
-import torch._dynamo
 from torch.nn import functional
 
 from gemmgen.benchmark import eager
@@ -159,13 +158,15 @@ _WIDENED = (("fp16", "fp32"), ("bf16", "fp32"))
 
 def _compiled(problem: Problem, mode: str | None) -> Contestant | None:
     """The eager form under `torch.compile`, for kernels that have something to fuse."""
+    from torch import _dynamo  # takes as long to import as all the rest of torch
+
     plan = problem.plan
     if eager.identity(plan):
         return None
     given = eager.arguments(problem)
     made = eager.eager(plan, problem.device)
     function = torch.compile(made.function, mode=mode, dynamic=False, fullgraph=True)
-    with _quiet(), torch._dynamo.config.patch(recompile_limit=_COMPILATIONS):
+    with _quiet(), _dynamo.config.patch(recompile_limit=_COMPILATIONS):
         function(*given)
     return Contestant(partial(function, *given))
 
