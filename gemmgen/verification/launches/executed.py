@@ -1,31 +1,58 @@
-"""Runs a small kernel that was launched on the stand-in, by Triton's interpreter."""
+"""Runs a small kernel that was launched on the stand-in, by Triton's interpreter.
+
+Launchers may try their own way of launching with one, and look at what it wrote.
+"""
 
 from typing import Any
 
 import torch
 from triton.runtime.interpreter import GridExecutor
+from triton.tools.tensor_descriptor import TensorDescriptor
 
+from gemmgen.verification.examples import Wrong
+from gemmgen.verification.launches.compiled import HOST_TYPES, TYPES
 from gemmgen.verification.launches.driver import Launched
-from gemmgen.verification.launches.record import named
+from gemmgen.verification.launches.record import Described, named
 from gemmgen.verification.launches.tensors import Gpus
+from gemmgen.verification.reference import torch_dtype
 
-_DTYPES = {"*i32": torch.int32, "*fp32": torch.float32}
+_INTEGERS = {"*i32": torch.int32, "*i64": torch.int64}
 
 
 def run(gpus: Gpus, launched: Launched) -> None:
-    """Do to the memory what a kernel does that takes the first elements of tensors."""
+    """Do to the memory what a kernel does to the tensors that it takes."""
     source = launched.function.compiled.src
-    elements: list[tuple[torch.Tensor, torch.Tensor]] = []
+    copies: list[tuple[torch.Tensor, torch.Tensor]] = []
     values: list[Any] = []
     for name, value in named(launched).items():
-        dtype = _DTYPES.get(source.signature[name])
-        memory = gpus.memory_of(value) if dtype else None
-        if memory is not None and dtype is not None:
-            offset = value - memory.start
-            there = memory.host[offset : offset + dtype.itemsize].view(dtype)
-            value = there.clone()
-            elements.append((there, value))
+        there = _memory(gpus, value, source.signature[name])
+        if there is not None:
+            copies.append((there, there.clone()))
+            value = _passed(value, copies[-1][1])
         values.append(value)
     GridExecutor(source.fn.fn, source.fn.arg_names, launched.grid)(*values)
-    for there, value in elements:
-        there.copy_(value)
+    for there, copy in copies:
+        there.copy_(copy)
+
+
+def _memory(gpus: Gpus, value: Any, kind: str) -> torch.Tensor | None:
+    """All elements from an argument's address to the end of its memory."""
+    if isinstance(value, Described):
+        short = {HOST_TYPES[code]: name for name, code in TYPES.items()}
+        kind, value = f"*{short[value.map.element]}", value.map.address
+    if not kind.startswith("*"):
+        return None
+    memory = gpus.memory_of(value)
+    block = gpus.block(memory.device, value) if memory else None
+    if memory is None or block is None:
+        raise Wrong(f"a kernel is passed {value} where there is no tensor")
+    dtype = _INTEGERS.get(kind) or torch_dtype(kind.removeprefix("*"))
+    return memory.host[value - memory.start : block.end - memory.start].view(dtype)
+
+
+def _passed(value: Any, copy: torch.Tensor) -> Any:
+    if not isinstance(value, Described):
+        return copy
+    base = copy.as_strided(value.map.shape, value.map.strides)
+    sides = list(value.map.shape), list(value.map.strides), list(value.map.block)
+    return TensorDescriptor(base, *sides)

@@ -23,6 +23,11 @@ class Block:
     size: int
     number: int
 
+    @property
+    def end(self) -> int:
+        """The address after its last byte."""
+        return self.address + self.size
+
 
 class Memory:
     """The memory of one GPU: what was given back is given out again, lowest first."""
@@ -50,7 +55,7 @@ class Memory:
             for address in sorted(self.taken):
                 if address - last >= size:
                     break
-                last = address + self.taken[address].size
+                last = self.taken[address].end
             if last + size > self.start + _BYTES:
                 raise torch.OutOfMemoryError("out of a stand-in's memory")
             self.count += 1
@@ -62,16 +67,14 @@ class Memory:
 
     def block(self, address: int) -> Block | None:
         """What was taken and not given back that holds an address."""
-        with self.lock:
-            for one in self.taken.values():
-                if one.address <= address < one.address + one.size:
-                    return one
+        for one in self.taken.values():
+            if one.address <= address < one.end:
+                return one
         return None
 
     def give_back(self, address: int) -> None:
         """Note that nobody has a tensor there any more."""
-        with self.lock:
-            del self.taken[address]
+        del self.taken[address]
 
     def as_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same elements as a tensor of the CPU."""

@@ -53,6 +53,7 @@ class _Functions:
             "empty.memory_format": self.empty,
             "empty_strided": self.empty_strided,
             "zero_": self.zero_,
+            "copy_": self.copy_,
             "_local_scalar_dense": self.item,
         }
 
@@ -88,6 +89,13 @@ class _Functions:
         """Zeros."""
         self.gpus.as_host(tensor).zero_()
         self.gpus.on_zeros(tensor.data_ptr())
+        return tensor
+
+    def copy_(
+        self, tensor: torch.Tensor, other: torch.Tensor, _: bool = False
+    ) -> torch.Tensor:
+        """Another's elements."""
+        self.gpus.as_host(tensor).copy_(self.gpus.as_host(other))
         return tensor
 
     def item(self, tensor: torch.Tensor) -> Any:

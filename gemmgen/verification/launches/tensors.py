@@ -5,11 +5,13 @@ They are torch's own tensors, so that nothing which looks at one can tell.
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 
-from gemmgen.verification.launches.memory import Memory
+from gemmgen.verification.launches.memory import Block, Memory
 
 
 class _Device(ctypes.Structure):
@@ -37,14 +39,25 @@ class _Tensor(ctypes.Structure):
 class _Managed(ctypes.Structure):
     """DLPack's `DLManagedTensor`, by which torch takes tensors of others."""
 
+    _fields_ = (
+        ("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p),
+    )  # fmt: skip
 
-_Deleter = ctypes.CFUNCTYPE(None, ctypes.POINTER(_Managed))
-_Managed._fields_ = (
-    ("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _Deleter),
-)  # fmt: skip
+
 _capsule = ctypes.pythonapi.PyCapsule_New
 _capsule.restype = ctypes.py_object
 _capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+
+
+@dataclass(eq=False)
+class _Alive:
+    """Memory that tensors lie in, and what torch must find as long as they do."""
+
+    storage: StorageWeakRef
+    passed: tuple[Any, ...]
+    memory: Memory
+    address: int
+    kept: bool
 
 
 class Gpus:
@@ -52,8 +65,7 @@ class Gpus:
 
     def __init__(self, count: int) -> None:
         self.memories = [Memory(device) for device in range(count)]
-        self.alive: dict[int, tuple[Any, ...]] = {}
-        self.deleter = _Deleter(self._gone)
+        self.alive: list[_Alive] = []
         self.on_zeros: Callable[[int], object] = lambda address: None
         """Told where a tensor was filled with zeros."""
         self.on_take: Callable[[], object] = lambda: None
@@ -81,20 +93,39 @@ class Gpus:
     def _bytes(self, size: int, device: int) -> torch.Tensor:
         self.on_take()
         memory = self.memories[device]
-        size = -(-size // 16) * 16
-        address = memory.take(size)
-        shape, strides = (ctypes.c_int64 * 1)(size), (ctypes.c_int64 * 1)(1)
-        where = _Device(2, device)
-        tensor = _Tensor(address, where, 1, _Type(0, 8, 1), shape, strides, 0)
-        managed = _Managed(tensor, None, self.deleter)
-        place = ctypes.addressof(managed)
-        self.alive[place] = (managed, shape, strides, memory, address, memory.kept)
-        return torch._C._from_dlpack(_capsule(place, b"dltensor", None))
+        with memory.lock:
+            self._sweep()
+            size = -(-size // 16) * 16
+            address = memory.take(size)
+            shape, strides = (ctypes.c_int64 * 1)(size), (ctypes.c_int64 * 1)(1)
+            where = _Device(2, device)
+            tensor = _Tensor(address, where, 1, _Type(0, 8, 1), shape, strides, 0)
+            managed = _Managed(tensor, None, None)
+            place = ctypes.addressof(managed)
+            made = torch._C._from_dlpack(_capsule(place, b"dltensor", None))
+            storage = StorageWeakRef(made.untyped_storage())
+            passed = managed, shape, strides
+            self.alive.append(_Alive(storage, passed, memory, address, memory.kept))
+        return made
 
-    def _gone(self, managed: Any) -> None:
-        *_, memory, address, kept = self.alive.pop(ctypes.addressof(managed.contents))
-        if not kept:
-            memory.give_back(address)
+    def block(self, device: int, address: int) -> Block | None:
+        """What somebody has at an address."""
+        memory = self.memories[device]
+        with memory.lock:
+            self._sweep()
+            return memory.block(address)
+
+    def _sweep(self) -> None:
+        """Take back what nobody has any more.
+
+        Torch would tell at once, but also where an exception is under way, and Python
+        must not run there.
+        """
+        gone = [one for one in self.alive if one.storage.expired()]
+        for one in gone:
+            self.alive.remove(one)
+            if not one.kept:
+                one.memory.give_back(one.address)
 
     def as_host(self, value: Any) -> Any:
         """A tensor of a GPU as one of the CPU, at the same address; else the value."""

@@ -27,8 +27,8 @@ class Workspaces:
 
     def _owned(self, launched: Launched, name: str, address: int, size: int) -> None:
         """Launches of a stream share a workspace; each captured one has its own."""
-        block = self.driver.gpus.memories[launched.function.device].block(address)
-        if block is None or block.address + block.size < address + size:
+        block = self.driver.gpus.block(launched.function.device, address)
+        if block is None or block.end < address + size:
             raise Wrong(f"{name} has less than {size} bytes of its device: {block}")
         user: Any = launched.function.device, launched.stream
         if launched.capture is not None:
