@@ -28,6 +28,7 @@ from gemmgen.verification.far import Far, far_call, far_places, give_back
 from gemmgen.verification.fixed import describable, fixed_cases, indescribable, plain
 from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.hardware import Refused
+from gemmgen.verification.launches.machine import real_calls
 from gemmgen.verification.memory import OutOfBounds, Unclean
 from gemmgen.verification.pipelined import Pipelined, pipelined
 from gemmgen.verification.profiles import Profile
@@ -124,6 +125,8 @@ class Trial:
                 )
                 yield partial(self.forced, variant, drawn)
         yield partial(self.unforced, found[0])
+        calls = real_calls(self.plan, self.module) if self.on_gpu else ()
+        yield from (partial(self.attempt, *one) for one in calls)
 
     def once(
         self, variant: Variant, profile: Profile, number: int

@@ -5,7 +5,7 @@ Raises `Wrong` for what a launcher does wrong, with the call and what was launch
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -62,11 +62,11 @@ class Bench:
     @property
     def shared(self) -> list[ModuleType]:
         """The modules that the folder's launchers share."""
-        package = self.module.__name__.rpartition(".")[0]
-        return [
-            module for name, module in sys.modules.items()
-            if name.startswith(f"{package}._")
-        ]  # fmt: skip
+        return shared_by(self.module)
+
+    def limited(self, choices: dict[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
+        """What is tried of all that a call can be: all."""
+        return choices
 
     def remembered(self, launcher: Callable[..., Any]) -> Callable[..., Any]:
         """A launcher that remembers, as the folder's do."""
@@ -106,30 +106,13 @@ class Bench:
     def judge(self, facts: Facts, call: Call, made: Made, alive: list[Any]) -> None:
         """Compare what became of a call with what it comes to afresh."""
         try:
-            with self.unknowing():
+            with unknowing(self.module):
                 fresh = self.perform(self.plain, facts, call)
             for one in (made, fresh):
                 self.check_one(facts, call, one, alive)
             self.compare(facts, made, fresh)
         except Wrong as wrong:
             raise Wrong(f"{wrong}\n{facts}") from wrong
-
-    @contextmanager
-    def unknowing(self) -> Iterator[None]:
-        """Without any kernel that is known to be compiled but to Triton."""
-        known = [
-            value for one in self.shared for name, value in vars(one).items()
-            if name in _COMPILED
-        ]  # fmt: skip
-        before = [dict(one) for one in known]
-        for one in known:
-            one.clear()
-        try:
-            yield
-        finally:
-            for one, items in zip(known, before, strict=True):
-                one.clear()
-                one.update(items)
 
     def check_one(self, facts: Facts, call: Call, made: Made, alive: list[Any]) -> None:
         """Hold one call against what its tensors ask for."""
@@ -207,6 +190,30 @@ class Bench:
                     chain.add(hooks.append)
                     stack.callback(chain.remove, hooks.append)
             yield
+
+
+def shared_by(module: ModuleType) -> list[ModuleType]:
+    """The modules that a kernel's folder shares."""
+    package = module.__name__.rpartition(".")[0]
+    return [one for name, one in sys.modules.items() if name.startswith(f"{package}._")]
+
+
+@contextmanager
+def unknowing(module: ModuleType) -> Iterator[None]:
+    """Without any kernel that is known to be compiled but to Triton."""
+    known = [
+        value for one in shared_by(module) for name, value in vars(one).items()
+        if name in _COMPILED
+    ]  # fmt: skip
+    before = [dict(one) for one in known]
+    for one in known:
+        one.clear()
+    try:
+        yield
+    finally:
+        for one, items in zip(known, before, strict=True):
+            one.clear()
+            one.update(items)
 
 
 def several(returned: Any) -> list[torch.Tensor]:

@@ -44,6 +44,8 @@ class Launched:
     capture: object
     through_triton: bool
     thread: int
+    named: dict[str, Any] | None = None
+    """The arguments by name, once they are known."""
 
 
 @dataclass

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import triton
 from triton.backends.nvidia import driver as nvidia
+from triton.runtime import interpreter
 
 from gemmgen.verification.interpreter import Autotuned
 from gemmgen.verification.launches.compiled import ARCHITECTURE
@@ -79,7 +80,21 @@ def _pose_as_triton(driver: Driver) -> None:
     module.CudaLauncher.__call__ = _seen(driver, module.CudaLauncher.__call__)
     triton.compiler.compile = driver.compile
     triton.autotune = lambda configs, **_: lambda kernel: Autotuned(kernel, configs)
+    interpreter._patch_lang = _lasting(interpreter._patch_lang)
     triton.runtime.driver.set_active(driver)
+
+
+def _lasting(patch: Callable[..., Any]) -> Callable[..., Any]:
+    """Patch `triton.language` for good, once a module: nothing is compiled here."""
+    patched: set[int] = set()
+
+    def once(kernel: Any) -> Any:
+        if id(kernel.__globals__) not in patched:
+            patched.add(id(kernel.__globals__))
+            patch(kernel)
+        return SimpleNamespace(restore=lambda: None)
+
+    return once
 
 
 def _seen(driver: Driver, call: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from types import ModuleType
 from typing import Any, ClassVar
 
 from hypothesis import strategies
@@ -13,6 +14,7 @@ from gemmgen.plan import Plan
 from gemmgen.verification.cases import input_tensors, numbers
 from gemmgen.verification.launches.bench import Bench, several
 from gemmgen.verification.launches.calls import FAR, OUTS, Call, Facts, call_of
+from gemmgen.verification.launches.real import RealBench
 from gemmgen.verification.launches.turns import in_turns
 from gemmgen.verification.views import FOR_OUTPUTS, VIEWS
 
@@ -83,7 +85,7 @@ _CHANGE = strategies.runner().flatmap(lambda one: one.changes)
 class Calls(RuleBasedStateMachine):
     """Calls one launcher, that of `bench`; whatever is wrong raises."""
 
-    bench: ClassVar[Bench]
+    bench: ClassVar[Any]
     changes: ClassVar[strategies.SearchStrategy[Change]]
 
     def __init__(self) -> None:
@@ -143,7 +145,7 @@ class Calls(RuleBasedStateMachine):
         return call_of(self.bench.plan, self.bench.driver.gpus, facts)
 
 
-def machine(bench: Bench) -> type[Calls]:
+def machine(bench: Bench | RealBench) -> type[Calls]:
     """The machine of one launcher."""
 
     class Mine(Calls):
@@ -153,10 +155,12 @@ def machine(bench: Bench) -> type[Calls]:
     return Mine
 
 
-def each_alone(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
+def each_alone(
+    bench: Bench | RealBench,
+) -> Iterator[tuple[str, Callable[[], None]]]:
     """For each thing that can be otherwise, calls with and without it, by turns."""
     machines = machine(bench)
-    for name, values in choices(bench.plan).items():
+    for name, values in bench.limited(choices(bench.plan)).items():
         for value in values:
             yield f"{name} {value}", partial(_by_turns, machines, (name, value))
 
@@ -172,3 +176,11 @@ def _by_turns(machines: type[Calls], change: Change) -> None:
     ):  # fmt: skip
         one.facts, one.call = facts, one.call if facts is one.facts else None
         getattr(one, step)()
+
+
+def real_calls(
+    plan: Plan, module: ModuleType
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """The same with calls on this machine's GPUs, whose results are compared."""
+    for name, step in each_alone(RealBench(plan, module)):
+        yield f"calls with and without {name}", step

@@ -26,6 +26,12 @@ class Described:
 
 def named(launched: Launched) -> dict[str, Any]:
     """The value of each parameter of the kernel; constants as they were compiled."""
+    if launched.named is None:
+        launched.named = _named(launched)
+    return launched.named
+
+
+def _named(launched: Launched) -> dict[str, Any]:
     source, left = launched.function.compiled.src, list(launched.arguments)
     found: dict[str, Any] = {}
     for position, (name, kind) in enumerate(source.signature.items()):
