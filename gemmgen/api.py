@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 from gemmgen import builder
 from gemmgen.builder import Report, build, check, outputs
 from gemmgen.disk import blamed
-from gemmgen.errors import EnvironmentMissing, UsageError, nearest, quoted
+from gemmgen.errors import (
+    EnvironmentMissing,
+    SpecErrors,
+    UsageError,
+    nearest,
+    quoted,
+)
+from gemmgen.meanings import NameTaken
 from gemmgen.plan import Plan, load
 from gemmgen.shapes import Shape
 from gemmgen.tuning_file import beside, read
@@ -61,7 +68,10 @@ def stage(spec: Path, name: str, which: str) -> str | dict[str, Any]:
         return "\n".join(Description(plan).entry) + "\n"
     from gemmgen import render
 
-    return render.module(plan, builder.source_name(spec))
+    try:
+        return render.module(plan, builder.source_name(spec))
+    except NameTaken as taken:
+        raise SpecErrors(builder.located(taken, spec)) from None
 
 
 def source(spec: Path, name: str) -> str:

@@ -22,7 +22,9 @@ from gemmgen.folder import (
     State,
     Wanted,
 )
+from gemmgen.meanings import NameTaken
 from gemmgen.plan import Plan
+from gemmgen.spec import parse
 
 OnDone = Callable[[str], object]
 
@@ -46,9 +48,10 @@ class Report:
 
 @dataclass(frozen=True)
 class _Kernel:
-    """A kernel to be written, and the spec that its file will name."""
+    """A kernel to be written, the spec, and the name that its file has for that."""
 
     plan: Plan
+    spec: Path
     source: str
 
     @property
@@ -115,6 +118,16 @@ def source_name(spec: Path, out: Path | None = None) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else spec.name
 
 
+def located(taken: NameTaken, spec: Path) -> list[SpecError]:
+    """The names that a kernel cannot have, where its spec says them."""
+    with blamed("read", spec):
+        kernels = parse(spec.read_bytes(), str(spec)).kernels
+    kernel = next(one for one in kernels if one.name == taken.kernel)
+    return [
+        SpecError(kernel.at_name(name), taken.message(name)) for name in taken.names
+    ]
+
+
 def output_folder(specs: Sequence[Path], out: Path | None) -> Path:
     """Where the kernels of `specs` go: `out`, or `generated` beside the first."""
     return specs[0].parent / "generated" if out is None else out
@@ -130,7 +143,7 @@ def _job(specs: Sequence[Path], out: Path | None) -> _Job:
     for source, spec in sources.items():
         try:
             with blamed("read", spec):
-                kernels += [_Kernel(one, source) for one in plan.load(spec)]
+                kernels += [_Kernel(one, spec, source) for one in plan.load(spec)]
         except SpecErrors as found:
             errors += found.errors
     if errors:
@@ -208,10 +221,16 @@ def _modules(
     """The text of each kernel's file: the known one, or a new one."""
     texts = {kernel.file: _unchanged(kernel, known) for kernel in kernels}
     stale = [kernel for kernel in kernels if texts[kernel.file] is None]
+    errors: list[SpecError] = []
     for kernel, text in workers.run(_render, stale):
+        if isinstance(text, NameTaken):
+            errors += located(text, kernel.spec)
+            continue
         texts[kernel.file] = text
         if on_done:
             on_done(kernel.file)
+    if errors:
+        raise SpecErrors(errors)
     return {file: text for file, text in texts.items() if text is not None}
 
 
@@ -227,10 +246,13 @@ def _text(file: Found | None) -> str | None:
     return None if file is None else file.text
 
 
-def _render(kernel: _Kernel) -> str:
+def _render(kernel: _Kernel) -> str | NameTaken:
     from gemmgen import render  # imports black and jinja2: most of a second
 
-    return render.module(kernel.plan, kernel.source)
+    try:
+        return render.module(kernel.plan, kernel.source)
+    except NameTaken as taken:
+        return taken
 
 
 def _shared(name: str) -> str:

@@ -7,7 +7,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from gemmgen.epilogue import AXES
+from gemmgen.epilogue import AXES, default_target
 from gemmgen.expression import Binary, Name, Node, mapped, names, short_number, spell
 from gemmgen.layouts import AXIS_SIZES, Matrix
 from gemmgen.operations import OPERATIONS
@@ -59,9 +59,10 @@ class Description:
     def epilogue_in_spec(self) -> str:
         """The bare expression where that says it all, else every statement."""
         statements = self.statements_in_spec
-        result = OPERATIONS[self.plan.op].result
         if len(statements) == 1:
-            return statements[0].removeprefix(f"{result} = ")
+            operands = [one.name for one in self.plan.epilogue.operands]
+            default = default_target(OPERATIONS[self.plan.op].result, operands)
+            return statements[0].removeprefix(f"{default} = ")
         return "; ".join(statements)
 
     @property

@@ -5,6 +5,8 @@ Plain data; nothing here imports torch or triton.
 
 from dataclasses import dataclass
 
+from gemmgen.errors import one_of, quoted, unknown
+
 
 @dataclass(frozen=True)
 class Dtype:
@@ -42,6 +44,24 @@ DTYPES: dict[str, Dtype] = {
         Dtype("int8", "int8", "int8", 1, "int32", 32, 0.5, (), False),
     )
 }
+
+ELSEWHERE: dict[str, str] = {
+    **{"half": "fp16", "f16": "fp16", "float": "fp32", "single": "fp32", "f32": "fp32"},
+    **{"double": "fp64", "f64": "fp64", "bfloat": "bf16", "i8": "int8", "char": "int8"},
+    **{other: row.name for row in DTYPES.values() for other in (row.torch, row.triton)},
+    **{row.torch.removesuffix("fn"): row.name for row in DTYPES.values()},
+    **{"e4m3": "fp8_e4m3", "e5m2": "fp8_e5m2", "fp8e4m3": "fp8_e4m3"},
+}
+"""What torch, C and others call these types."""
+
+
+def unknown_dtype(kind: str, allowed: tuple[str, ...], name: str) -> str:
+    """The message for a name that is none of those allowed."""
+    meant = ELSEWHERE.get(name.lower().removeprefix("torch.").removeprefix("tl."))
+    if meant not in allowed:
+        return unknown(kind, name, allowed)
+    return f"unknown {kind} {quoted(name)}; did you mean '{meant}'? {one_of(allowed)}"
+
 
 PRECISIONS: dict[str, str] = {
     "ieee": "fp32 products, fused multiply-add units",

@@ -3,6 +3,7 @@
 The table `AXES` says what each operand index means; the parser is next door.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from gemmgen.expression import Call, Name, Node, names, walk
@@ -31,6 +32,11 @@ AXES: dict[tuple[str, ...], Axes] = {
         Axes(("m", "n"), ""),
     )
 }
+
+
+def default_target(result: str, operands: Collection[str]) -> str:
+    """The name of a bare expression's result, which steps aside for an operand's."""
+    return "out" if result in operands else result
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,25 @@ Parses with Python's own `ast` and keeps only what the grammar names.
 import ast
 import keyword
 import math
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 
-from gemmgen.epilogue import AXES, Epilogue, Operand, Statement
-from gemmgen.errors import Location, SpecError, not_built, one_of, quoted, unknown
+from gemmgen.constants import why_not_computed
+from gemmgen.epilogue import AXES, Epilogue, Operand, Statement, default_target
+from gemmgen.epilogue_syntax import Mistake, Source
+from gemmgen.errors import (
+    Location,
+    SpecError,
+    SpecErrors,
+    not_built,
+    one_of,
+    quoted,
+    unknown,
+)
 from gemmgen.expression import Binary, Call, Name, Negate, Node, Number, names
 from gemmgen.functions import OPS
 from gemmgen.reserved import is_reserved
 
-MAX_CHARACTERS = 4096
 MAX_DEPTH = 32
 FUNCTIONS = (*OPS, "where")
 
@@ -29,93 +38,74 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
 }
 
 
-class _Mistake(Exception):
-    """A message and the offset in the text that it is about."""
-
-    def __init__(self, offset: int, message: str) -> None:
-        super().__init__(message)
-        self.offset = offset
-        self.message = message
-
-
 def compile_epilogue(
     text: str,
-    default_target: str,
+    result: str,
     taken: Iterable[str],
     locate: Callable[[int], Location],
 ) -> Epilogue:
-    """Check `text` and return its `Epilogue`; raise a `SpecError` at its first mistake.
+    """Check `text` and return its `Epilogue`; raise `SpecErrors` with all its mistakes.
 
-    `default_target` names the result of a bare expression, `taken` the names that the
-    operation's own operands have; `locate` maps an offset in `text` to its place.
+    `result` is what the result of a bare expression is called, unless an operand has
+    that name; `taken` are names that operands and results cannot have; `locate` maps an
+    offset in `text` to its place.
     """
     body = text.lstrip(" \n")
     margin = len(text) - len(body)
+    parser = _Parser(body, result, frozenset(taken))
     try:
-        return _Parser(body, default_target, frozenset(taken)).epilogue()
-    except _Mistake as mistake:
-        raise SpecError(locate(margin + mistake.offset), mistake.message) from None
+        epilogue = parser.epilogue()
+    except Mistake as mistake:  # after which nothing more can be said
+        parser.mistakes.append(mistake)
+    if parser.mistakes:
+        raise SpecErrors(
+            SpecError(locate(margin + one.offset), one.message)
+            for one in parser.mistakes
+        )
+    return epilogue
+
+
+_MATRIX: tuple[Node, frozenset[str]] = (Name("acc"), frozenset("mn"))
+"""What a part with a mistake is taken for, so that the rest can be read."""
 
 
 class _Parser:
-    """One pass over the syntax tree of an epilogue."""
+    """One pass over the syntax tree of an epilogue, which collects mistakes."""
 
-    def __init__(self, text: str, default_target: str, taken: frozenset[str]) -> None:
-        self.text = text
-        # A scalar's empty index is no Python: it is parsed as a call without arguments.
-        self.readable = re.sub(r"\[( *)\]", r"(\1)", text)
-        self.default_target = default_target
+    def __init__(self, text: str, result: str, taken: frozenset[str]) -> None:
+        self.source = Source(text)
+        self.result = result
         self.taken = taken | set(FUNCTIONS)
-        self.lines = [0]
-        for line in text.split("\n"):
-            self.lines.append(self.lines[-1] + len(line) + 1)
         self.operands: dict[str, Operand] = {}
         self.axes: dict[str, frozenset[str]] = {"acc": frozenset("mn")}
         self.used: set[str] = set()
+        self.mistakes: list[Mistake] = []
 
-    def fail(self, node: ast.AST, message: str) -> _Mistake:
-        line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
-        return _Mistake(self.lines[line - 1] + column, message)
+    def fail(self, node: ast.AST, message: str) -> Mistake:
+        return self.source.mistake(node, message)
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Note a mistake after which the rest can still be read."""
+        try:
+            yield
+        except Mistake as mistake:
+            self.mistakes.append(mistake)
 
     def epilogue(self) -> Epilogue:
         statements = tuple(self.statement(node) for node in self.syntax())
-        if "acc" not in self.used:
-            raise _Mistake(0, "epilogue never uses 'acc', the product")
+        if "acc" not in self.used and not self.mistakes:
+            raise Mistake(0, "epilogue never uses 'acc', the product")
         return Epilogue(statements, tuple(self.operands.values()))
 
     def syntax(self) -> list[ast.stmt]:
-        """The statements as Python parses them; indentation of the block is ignored."""
-        self.screen()
-        try:
-            body = ast.parse(self.readable).body
-        except SyntaxError as error:
-            line = min(error.lineno or 1, len(self.lines) - 1)
-            offset = self.lines[line - 1] + max(error.offset or 1, 1) - 1
-            raise _Mistake(offset, f"epilogue is no expression: {error.msg}") from None
-        except (MemoryError, RecursionError):
-            raise _Mistake(0, "epilogue nests too deep to be read") from None
-        if not body:
-            raise _Mistake(0, "epilogue is empty; leave it out for 'acc'")
-        if len(body) == 1 and isinstance(body[0], ast.Expr):
-            target = ast.Name(self.default_target, lineno=1, col_offset=0)
-            return [ast.Assign([target], body[0].value, lineno=1, col_offset=0)]
-        return body
-
-    def screen(self) -> None:
-        """Refuse what the grammar can never hold before Python's parser sees it."""
-        if len(self.text) > MAX_CHARACTERS:
-            raise _Mistake(
-                0,
-                f"epilogue has {len(self.text)} characters; at most {MAX_CHARACTERS}",
-            )
-        for offset, character in enumerate(self.text):
-            if character != "\n" and not " " <= character <= "~":
-                raise _Mistake(
-                    offset, f"epilogue holds the character {character!a}; plain "
-                    "ASCII only"
-                )  # fmt: skip
-            if character in "#\\'\"`;@":
-                raise _Mistake(offset, f"epilogue cannot hold {quoted(character)}")
+        """The statements; a bare expression is one, of the result's default name."""
+        body = self.source.statements()
+        if len(body) > 1 or not isinstance(body[0], ast.Expr):
+            return body
+        operands = self.source.operands(body[0])
+        target = ast.Name(default_target(self.result, operands))
+        return [ast.copy_location(ast.Assign([target], body[0].value), body[0])]
 
     def statement(self, node: ast.stmt) -> Statement:
         if not (
@@ -123,16 +113,27 @@ class _Parser:
             and len(node.targets) == 1
             and isinstance(node.targets[0], ast.Name)
         ):
-            raise self.fail(node, "each statement of an epilogue must be 'name = …'")
-        target = node.targets[0]
-        implied = target.id == self.default_target
-        if not implied:
-            self.new_name(target, target.id, "result")
-        if target.id in self.axes:
-            raise self.fail(target, f"{quoted(target.id)} is already a name")
+            message = "each statement of an epilogue must be 'name = …'"
+            self.mistakes.append(self.fail(node, message))
+            return Statement("acc", _MATRIX[0], ())
         value, axes = self.node(node.value, 0)
-        self.axes[target.id] = axes
+        target = node.targets[0]
+        with self.collecting():
+            self.check_target(target, target.id)
+        if target.id not in self.operands:
+            self.axes.setdefault(target.id, axes)
         return Statement(target.id, value, tuple(sorted(axes)))
+
+    def check_target(self, node: ast.AST, name: str) -> None:
+        """Refuse a result's name that is taken."""
+        self.new_name(node, name, "result")
+        if name in self.axes:
+            raise self.fail(node, f"{quoted(name)} is already a name")
+        if name in self.operands:
+            index = AXES[self.operands[name].axes].text
+            raise self.fail(
+                node, f"{quoted(name)} is the operand {name}{index} already"
+            )
 
     def new_name(self, node: ast.AST, name: str, kind: str) -> None:
         """Refuse a name that a generated module could not use."""
@@ -148,7 +149,13 @@ class _Parser:
             )
 
     def node(self, node: ast.expr, depth: int) -> tuple[Node, frozenset[str]]:
-        """A subtree and the axes along which its value varies."""
+        """A subtree and the axes along which its value varies; mistakes are noted."""
+        with self.collecting():
+            return self.sound(node, depth)
+        return _MATRIX
+
+    def sound(self, node: ast.expr, depth: int) -> tuple[Node, frozenset[str]]:
+        """The same; raises the mistake of the subtree's top."""
         if depth > MAX_DEPTH:
             raise self.fail(node, f"epilogue nests deeper than {MAX_DEPTH}")
         match node:
@@ -162,9 +169,12 @@ class _Parser:
             case ast.BinOp() if type(node.op) in _OPERATORS:
                 left, left_axes = self.node(node.left, depth + 1)
                 right, right_axes = self.node(node.right, depth + 1)
-                op = _OPERATORS[type(node.op)]
-                return Binary(op, left, right), left_axes | right_axes
-            case ast.Call() if self.is_scalar(node):
+                whole = Binary(_OPERATORS[type(node.op)], left, right)
+                if reason := why_not_computed(whole):
+                    text = quoted(self.source.of(node))
+                    raise self.fail(node, f"constant {text} {reason}")
+                return whole, left_axes | right_axes
+            case ast.Call() if self.source.is_scalar(node):
                 return self.operand(node, node.func, ())
             case ast.Call():
                 return self.call(node, depth)
@@ -174,7 +184,7 @@ class _Parser:
                 raise self.fail(
                     node, "a comparison may only be the first argument of where(…)"
                 )
-        text = ast.get_source_segment(self.text, node) or ""
+        text = self.source.of(node)
         raise self.fail(
             node,
             f"{quoted(text)} is not part of the epilogue language, which has names, "
@@ -210,11 +220,6 @@ class _Parser:
         self.used.add(name)
         return Name(name), self.axes[name]
 
-    def is_scalar(self, node: ast.Call) -> bool:
-        """Whether a call stands for an empty index, as in `alpha[]`."""
-        line, column = node.func.end_lineno or 1, node.func.end_col_offset or 0
-        return self.text[self.lines[line - 1] + column :].lstrip(" ").startswith("[")
-
     def operand(
         self, node: ast.expr, base: ast.expr, axes: tuple[str, ...]
     ) -> tuple[Node, frozenset[str]]:
@@ -224,7 +229,8 @@ class _Parser:
         if name in self.axes:
             raise self.fail(node, f"{quoted(name)} is no operand and has no index")
         if name not in self.operands:
-            self.new_name(node, name, "operand")
+            with self.collecting():
+                self.new_name(node, name, "operand")
             self.operands[name] = Operand(name, axes)
         known = self.operands[name].axes
         if known != axes:
@@ -239,9 +245,11 @@ class _Parser:
         if len(axes) == len(parts) and "b" in axes:
             raise self.fail(node.slice, not_built("an operand with a batch index b"))
         if len(axes) != len(parts) or axes not in AXES:
+            given = self.source.of(node.slice)
+            name = self.source.of(node.value)
             raise self.fail(
                 node.slice,
-                "an operand's index is none of what it may be "
+                f"operand {quoted(name)} cannot have the index {quoted(given)} "
                 + one_of(row.text for row in AXES.values()),
             )
         return axes

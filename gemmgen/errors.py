@@ -61,6 +61,11 @@ class Mistakes:
             text = f"too many mistakes; stopped looking after {self.MOST}"
             raise SpecErrors([*self._found.values(), SpecError(location, text)])
 
+    def include(self, others: Iterable[SpecError]) -> None:
+        """Note what was found elsewhere."""
+        for one in others:
+            self.add(one.location, one.message)
+
     def errors(self) -> SpecErrors:
         """Everything found so far, to be raised."""
         return SpecErrors(self._found.values())

@@ -48,19 +48,26 @@ class Kind:
 
 @dataclass(frozen=True)
 class Choice(Kind):
-    """One of a few names."""
+    """One of a few names; `unknown` words another where there is more to say.
+
+    Messages list those of `shown`, if that is given.
+    """
 
     noun: str
     allowed: tuple[str, ...]
+    unknown: Callable[[str], str] | None = None
+    shown: tuple[str, ...] = ()
 
     def accepts(self, value: object) -> bool:
         return isinstance(value, str) and value in self.allowed
 
     def wording(self, value: object) -> str:
         if isinstance(value, str):
+            if self.unknown is not None:
+                return self.unknown(value)
             return unknown(self.noun, value, self.allowed)
         said = f"{self.noun} must be a name, not {described(value)}"
-        return f"{said} {one_of(self.allowed)}"
+        return f"{said} {one_of(self.shown or self.allowed)}"
 
     def json_schema(self) -> Schema:
         return {"type": "string", "enum": list(self.allowed)}

@@ -10,17 +10,19 @@ from pathlib import Path
 
 from gemmgen import header
 from gemmgen.arguments import Operand, Result
+from gemmgen.bindings import operands_of, results_of
 from gemmgen.dispatch import BY_ARCHITECTURE, Row, Table
 from gemmgen.dtypes import DTYPES, PRECISIONS
-from gemmgen.epilogue import Epilogue
+from gemmgen.epilogue import Epilogue, Statement
 from gemmgen.epilogue_parser import compile_epilogue
-from gemmgen.errors import SpecError, SpecErrors, not_built, one_of, quoted, unknown
+from gemmgen.errors import Mistakes, SpecError, SpecErrors, one_of, quoted
+from gemmgen.expression import Name
 from gemmgen.layouts import LAYOUTS, Matrix
 from gemmgen.model import Product, Tile
 from gemmgen.operations import OPERATIONS
 from gemmgen.product import product_of
 from gemmgen.schedules import FALLBACK, SCHEDULES
-from gemmgen.spec import KernelSpec, Spec, parse
+from gemmgen.spec import KernelSpec, Spec, read
 from gemmgen.targets import TARGETS, Target
 from gemmgen.tiling import choose, schedule_text, tiles_text
 from gemmgen.tuning_file import Tuning, beside
@@ -90,29 +92,45 @@ class Plan:
 def load(path: Path, source: str | None = None) -> tuple[Plan, ...]:
     """The plans of a spec file, in its order; `source` is the name errors show.
 
-    Raises `SpecErrors` with every mistake of the file, and `OSError`.
+    Raises `SpecErrors` with every mistake of the file and of the tuning files beside
+    it, and `OSError`.
     """
-    spec = parse(path.read_bytes(), source or str(path))
-    return plans(spec, [read_tuning(one) for one in beside(path)])
+    mistakes, tunings = Mistakes(), list[Tuning]()
+    for one in beside(path):
+        try:
+            tunings.append(read_tuning(one))
+        except SpecErrors as found:
+            mistakes.include(found.errors)
+    spec = read(path.read_bytes(), source or str(path), mistakes)
+    return plans(spec, tunings, mistakes)
 
 
-def plans(spec: Spec, tunings: Sequence[Tuning] = ()) -> tuple[Plan, ...]:
-    """Plan every kernel; raise `SpecErrors` with all that is wrong in any of them."""
+def plans(
+    spec: Spec, tunings: Sequence[Tuning] = (), mistakes: Mistakes | None = None
+) -> tuple[Plan, ...]:
+    """Plan every kernel; raise `SpecErrors` with all that is wrong in any of them.
+
+    `mistakes` are those that were found before.
+    """
+    mistakes = mistakes or Mistakes()
     planned: list[Plan] = []
-    errors: list[SpecError] = []
     for kernel in spec.kernels:
         try:
             planned.append(_Planner(kernel, spec.targets, tunings).plan())
         except SpecErrors as found:
-            errors.extend(found.errors)
-    if errors:
-        raise SpecErrors(errors)
+            mistakes.include(found.errors)
+    mistakes.stop_if_any()
     return tuple(planned)
 
 
 def fingerprint(plan: Plan) -> str:
     """The hash of all that a plan holds: what a generated file is made from."""
     return header.entry_hash(asdict(plan))
+
+
+_OF_BINDINGS = {"op", "dtype", "epilogue", "operands", "outputs"}
+_OF_TILES = {*("op", "dtype", "layout", "precision", "tiles", "schedule", "autotune")}
+"""The keys that operands and results, or tiles, depend on."""
 
 
 class _Planner:
@@ -135,8 +153,10 @@ class _Planner:
             for name in targets
         ]
         self.errors: list[SpecError] = []
+        self.refused = set(spec.refused)
 
     def fail(self, *path: str | int, message: str) -> None:
+        self.refused.add(str(path[0]))
         self.errors.append(SpecError(self.spec.at(*path), message))
 
     def plan(self) -> Plan:
@@ -147,13 +167,11 @@ class _Planner:
         out, accumulator = self.dtypes()
         precision = self.precision()
         epilogue = self.epilogue((a.name, b.name), operation.result)
-        operands = self.operands(epilogue, accumulator, out) if epilogue else ()
-        results = self.results(epilogue, accumulator, out) if epilogue else ()
-        if self.errors:
-            raise SpecErrors(self.errors)
-        assert epilogue is not None
+        operands, results = self.bound(epilogue, accumulator, out)
         product = product_of(spec, precision, epilogue, operands, results)
-        tables, configs = choose(spec, self.targets, product, epilogue, self.tuned)
+        tables, configs = self.tiles(product, epilogue)
+        if self.errors or self.refused:
+            raise SpecErrors(self.errors)
         return Plan(
             name=spec.name,
             op=spec.op,
@@ -183,10 +201,35 @@ class _Planner:
         found = [f"Timed on {gpu} for {name}" for name, gpu in self.gpus.items()]
         return ", ".join([*found, "else chosen by the model"])
 
+    def tiles(
+        self, product: Product, epilogue: Epilogue
+    ) -> tuple[tuple[Table, ...], tuple[Tile, ...]]:
+        """The tiles, unless something that they depend on was refused."""
+        if self.refused & _OF_TILES:
+            return (), ()
+        try:
+            return choose(self.spec, self.targets, product, epilogue, self.tuned)
+        except SpecErrors as found:
+            self.errors += found.errors
+            return (), ()
+
+    def bound(
+        self, epilogue: Epilogue, accumulator: str, out: str
+    ) -> tuple[tuple[Operand, ...], tuple[Result, ...]]:
+        """The operands and results; those of a bare product if any are refused."""
+        if not self.refused & _OF_BINDINGS:
+            operands = operands_of(self.spec, epilogue, accumulator, out, self.fail)
+            results = results_of(self.spec, epilogue, accumulator, out, self.fail)
+        if self.refused & _OF_BINDINGS:
+            return (), (Result(epilogue.statements[0].target, "acc", out, accumulator),)
+        return operands, results
+
     def dtypes(self) -> tuple[str, str]:
         """The out dtype and the accumulator, checked against the inputs."""
         names = self.spec.dtype
         row = DTYPES[names.a]
+        if "dtype" in self.refused:
+            return names.out, row.accumulator
         if names.b != names.a:
             self.fail(
                 "dtype", "b",
@@ -208,7 +251,7 @@ class _Planner:
     def precision(self) -> str | None:
         if self.spec.dtype.a == "fp32":
             return self.spec.precision or next(iter(PRECISIONS))
-        if self.spec.precision is not None:
+        if self.spec.precision is not None and "dtype" not in self.refused:
             self.fail(
                 "precision",
                 message=f"precision chooses how fp32 is multiplied; dtype is "
@@ -216,83 +259,19 @@ class _Planner:
             )
         return None
 
-    def epilogue(self, taken: tuple[str, ...], result: str) -> Epilogue | None:
-        try:
-            return compile_epilogue(
-                self.spec.epilogue, result, taken, self.spec.inside_epilogue
-            )
-        except SpecError as error:
-            self.errors.append(error)
-            return None
+    def epilogue(self, taken: tuple[str, ...], result: str) -> Epilogue:
+        """The epilogue, none of whose names is one of A, B or the kernels.
 
-    def operands(
-        self, epilogue: Epilogue, arithmetic: str, out: str
-    ) -> tuple[Operand, ...]:
-        """Operands with their dtypes: the out dtype unless the spec names another."""
-        named = self.spec.operands
-        known = {operand.name: operand for operand in epilogue.operands}
-        for name, dtype in named.items():
-            if name not in known:
-                self.fail(
-                    "operands", name,
-                    message=unknown("operand", name, known)
-                    if known else f"the epilogue has no operand {quoted(name)}",
-                )  # fmt: skip
-            elif not known[name].axes:
-                self.fail(
-                    "operands", name,
-                    message=f"{name}[] is a Python float and has no dtype",
-                )  # fmt: skip
-            elif not DTYPES[dtype].built:
-                self.fail("operands", name, message=not_built(f"operand dtype {dtype}"))
-        return tuple(
-            Operand(
-                one.name,
-                one.axes,
-                named.get(one.name, out) if one.axes else arithmetic,
-                arithmetic,
-            )
-            for one in epilogue.operands
-        )
-
-    def results(
-        self, epilogue: Epilogue, arithmetic: str, out: str
-    ) -> tuple[Result, ...]:
-        """What is returned: the last statement, or what `outputs` names."""
-        targets = [statement.target for statement in epilogue.statements]
-        chosen = self.spec.outputs or ((targets[-1], None),)
-        results = []
-        for position, (name, dtype) in enumerate(chosen):
-            key = name if dtype is not None else position
-            if name not in targets:
-                self.fail("outputs", key, message=unknown("output", name, targets))
-                continue
-            if dtype and dtype not in DTYPES[self.spec.dtype.a].outputs:
-                self.fail(
-                    "outputs", key,
-                    message=f"output {quoted(name)} cannot be {dtype} "
-                    + one_of(DTYPES[self.spec.dtype.a].outputs),
-                )  # fmt: skip
-            value = "acc" if epilogue.is_identity(name) else name
-            results.append(Result(name, value, dtype or out, arithmetic))
-        if len(results) == len(chosen):
-            self.check_used(epilogue, [name for name, _ in chosen])
-        return tuple(results)
-
-    def check_used(self, epilogue: Epilogue, returned: Sequence[str]) -> None:
-        """Every statement is returned or used; what is returned spans the matrix."""
-        for statement in epilogue.statements:
-            if (
-                statement.target not in returned
-                and statement.target not in epilogue.used
-            ):
-                self.fail(
-                    "epilogue",
-                    message=f"{quoted(statement.target)} is neither used nor returned",
+        The bare product if it is refused, or the operation, whose names it uses.
+        """
+        spec = self.spec
+        kernels = [spec.name + row.kernel_suffix for row in SCHEDULES.values()]
+        if not self.refused & {"op", "epilogue"}:
+            try:
+                return compile_epilogue(
+                    spec.epilogue, result, (*taken, *kernels), spec.inside_epilogue
                 )
-            if statement.target in returned and not statement.whole:
-                self.fail(
-                    "epilogue",
-                    message=f"output {quoted(statement.target)} does not vary along "
-                    "both m and n, so it is no matrix [M, N]",
-                )
+            except SpecErrors as found:
+                self.refused.add("epilogue")
+                self.errors += found.errors
+        return Epilogue((Statement(result, Name("acc"), ("m", "n")),), ())

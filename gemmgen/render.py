@@ -19,6 +19,7 @@ from gemmgen.description import WIDTH, Description
 from gemmgen.generator import template_root
 from gemmgen.kernel_text import KernelText, helpers
 from gemmgen.launcher_text import LauncherText
+from gemmgen.meanings import NameTaken, clashes, disguised
 from gemmgen.plan import Plan, fingerprint
 from gemmgen.schedules import SCHEDULES, SPECIALIZED
 from gemmgen.specialized_text import SpecializedText
@@ -36,22 +37,39 @@ BLACK_MODE = black.Mode(target_versions={TargetVersion.PY310}, line_length=WIDTH
 
 
 def module(plan: Plan, source: str) -> str:
-    """The module of a kernel, formatted and sealed; `source` names its spec."""
-    about = Description(plan)
-    head = header.head(source, fingerprint(plan), about.entry)
-    made = _formatted(
+    """The module of a kernel, formatted and sealed; `source` names its spec.
+
+    Raises `NameTaken` for names of the spec that it cannot have.
+    """
+    head = header.head(source, fingerprint(plan), Description(plan).entry)
+    raw = _module(plan, head)
+    _check_names(plan, ast.parse(raw))
+    made = _black(raw)
+    check_module(ast.parse(made), plan.name)
+    compile(made, f"{plan.name}.py", "exec", dont_inherit=True)
+    return header.seal(made)
+
+
+def _module(plan: Plan, head: str) -> str:
+    return _filled(
         "base.py.jinja",
         head=head,
         imports=_GLUON if SPECIALIZED in plan.schedules else "",
         plan=plan,
-        about=about,
+        about=Description(plan),
         helpers=helpers(plan),
         kernels={name: _kernel(plan, name) for name in plan.schedules},
         launcher=LauncherText(plan),
         table=TableText(plan),
     )
-    check_module(ast.parse(made), plan.name)
-    return header.seal(made)
+
+
+def _check_names(plan: Plan, module: ast.Module) -> None:
+    """Raise `NameTaken` where a name of the spec has two meanings in its module."""
+    other, aliases = disguised(plan)
+    taken = clashes(module, ast.parse(_module(other, "")), aliases)
+    if taken:
+        raise NameTaken(plan.name, taken)
 
 
 def _kernel(plan: Plan, schedule: str) -> KernelText:
@@ -86,11 +104,19 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 def _formatted(template: str, **values: object) -> str:
-    """One template, filled and put in black's form.
+    """One template, filled and put in black's form."""
+    return _black(_filled(template, **values))
 
-    Black does not see what it is told to leave alone, a fifth of its work.
+
+def _filled(template: str, **values: object) -> str:
+    return _environment().get_template(template).render(values)
+
+
+def _black(raw: str) -> str:
+    """A text in black's form, which does not see what it is told to leave alone.
+
+    That is a fifth of its work.
     """
-    raw = _environment().get_template(template).render(values)
     kept = iter(_KEPT.findall(raw))
     made = black.format_str(_KEPT.sub(_STAND_IN, raw), mode=BLACK_MODE)
     return _KEPT.sub(lambda _: next(kept), made)

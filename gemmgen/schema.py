@@ -4,6 +4,7 @@ Knows the whole language, built or not, one value at a time; rules between value
 for `spec.py` and `plan.py`.
 """
 
+from functools import partial
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
 from pydantic import (
@@ -16,13 +17,13 @@ from pydantic import (
 )
 from pydantic.json_schema import GenerateJsonSchema
 
-from gemmgen.dtypes import DTYPES, PRECISIONS
+from gemmgen.dtypes import DTYPES, PRECISIONS, unknown_dtype
+from gemmgen.gpus import NAMES, SHOWN, unknown_target
 from gemmgen.kinds import Choice, Exactly, Flag, Identifier, Several, Whole
 from gemmgen.layouts import LAYOUTS
 from gemmgen.operations import OPERATIONS
 from gemmgen.schedules import SCHEDULES
 from gemmgen.shorthand import STEPS
-from gemmgen.targets import TARGETS
 
 VERSION = 1
 SCALINGS = ("none", "tensor", "row", "block128")
@@ -66,13 +67,19 @@ def _either(says: str) -> Discriminator:
     )  # fmt: skip
 
 
-DtypeName: TypeAlias = Annotated[str, Choice("dtype", tuple(DTYPES))]
-OptionalDtype: TypeAlias = Annotated[str | None, Choice("dtype", tuple(DTYPES))]
+_DTYPE = Choice("dtype", tuple(DTYPES), partial(unknown_dtype, "dtype", tuple(DTYPES)))
+_ACCUMULATOR = Choice(
+    "accumulator", ACCUMULATORS, partial(unknown_dtype, "accumulator", ACCUMULATORS)
+)
+DtypeName: TypeAlias = Annotated[str, _DTYPE]
+OptionalDtype: TypeAlias = Annotated[str | None, _DTYPE]
 StepName: TypeAlias = Annotated[str, Choice("epilogue step", STEPS)]
 OutputName: TypeAlias = Annotated[str, Identifier("output")]
 OperandName: TypeAlias = Annotated[str, Identifier("operand")]
 ScheduleName: TypeAlias = Annotated[str, Choice("schedule", tuple(SCHEDULES))]
-TargetName: TypeAlias = Annotated[str, Choice("target", tuple(TARGETS))]
+TargetName: TypeAlias = Annotated[
+    str, Choice("target", tuple(NAMES), unknown_target, SHOWN)
+]
 
 
 class DtypeMap(Model):
@@ -82,9 +89,7 @@ class DtypeMap(Model):
 
     a: DtypeName = _required("Type of A.", "bf16")
     b: OptionalDtype = _key("Type of B; default: a.", "bf16")
-    acc: Annotated[str | None, Choice("accumulator", ACCUMULATORS)] = _key(
-        "Type of the sum over K.", "fp32"
-    )
+    acc: Annotated[str | None, _ACCUMULATOR] = _key("Type of the sum over K.", "fp32")
     out: OptionalDtype = _key("Type of the result; default: a.", "fp32")
 
 

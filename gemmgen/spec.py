@@ -4,6 +4,7 @@ Fills in defaults and refuses what this version does not build. Knows nothing ab
 GPUs, and leaves the epilogue's text to its own parser.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from gemmgen.dtypes import DTYPES
 from gemmgen.errors import Location, Mistakes, not_built, one_of
 from gemmgen.expansion import Draft, check_size, drafts
+from gemmgen.gpus import target_named
 from gemmgen.layouts import LAYOUTS
 from gemmgen.nodes import UNKNOWN, Node
 from gemmgen.operations import OPERATIONS
@@ -40,7 +42,8 @@ class KernelSpec:
     """One kernel as the spec asks for it, defaults filled in.
 
     `outputs` pairs a name with a dtype or None; empty, it means the last statement.
-    No `tiles` mean that the choice is free.
+    No `tiles` mean that the choice is free. `refused` are the keys that somebody
+    complained of, in whose place something that is allowed stands.
     """
 
     name: str
@@ -56,6 +59,7 @@ class KernelSpec:
     autotune: str | None
     draft: Draft = field(repr=False, compare=False)
     pieces: tuple[Piece, ...] = field(repr=False, compare=False)
+    refused: frozenset[str] = frozenset()
 
     def at(self, *path: str | int) -> Location:
         """The place of a value such as `("tiles", 0, "k")`, or of what is around it."""
@@ -74,6 +78,11 @@ class KernelSpec:
         step = step_at(self.pieces, offset)
         return self.at("epilogue") if step is None else self.at("epilogue", step)
 
+    def at_name(self, name: str) -> Location:
+        """The place of the kernel's name, or of a name that the epilogue uses."""
+        found = re.search(rf"\b{name}\b", self.epilogue)
+        return self.inside_epilogue(found.start()) if found else self.at("name")
+
 
 @dataclass(frozen=True)
 class Spec:
@@ -90,17 +99,30 @@ def parse(text: str | bytes, file: str) -> Spec:
     Raises `SpecErrors` with every mistake that can be found.
     """
     mistakes = Mistakes()
+    spec = read(text, file, mistakes)
+    mistakes.stop_if_any()
+    return spec
+
+
+def read(text: str | bytes, file: str, mistakes: Mistakes) -> Spec:
+    """The spec in `text`, with all that is wrong with it noted in `mistakes`.
+
+    What is refused leaves the rest to be looked at. Raises `SpecErrors` where nothing
+    more can be said.
+    """
     root = load(text, file, mistakes)
     _check_version(root, mistakes)
     check_size(root, mistakes)
     check(root, mistakes)
     found = drafts(root, mistakes)
-    for draft in found:
-        for path, message in _complaints(draft):
-            mistakes.add(_within(draft, path).location, message)
-    mistakes.stop_if_any()
-    targets = root.at("targets").plain() or DEFAULT_TARGETS
-    return Spec(file, tuple(targets), tuple(map(_kernel, found)))
+    return Spec(file, _targets(root), tuple(_kernel(one, mistakes) for one in found))
+
+
+def _targets(root: Node) -> tuple[str, ...]:
+    """The architectures that are named, by whichever name, each once."""
+    names = [str(one.value) for one in root.at("targets").items]
+    found = [target_named(name) for name in names]
+    return tuple(dict.fromkeys(one for one in found if one)) or DEFAULT_TARGETS
 
 
 def _check_version(root: Node, mistakes: Mistakes) -> None:
@@ -202,7 +224,7 @@ def _outputs(draft: Draft) -> tuple[tuple[str, str | None], ...]:
 
 
 def _dtypes(draft: Draft) -> Dtypes:
-    value = _given(draft, "dtype")
+    value = _given(draft, "dtype") or next(iter(DTYPES))
     if isinstance(value, str):
         return Dtypes(value, value, None, value)
     return Dtypes(value.a, value.b or value.a, value.acc, value.out or value.a)
@@ -215,16 +237,23 @@ def _epilogue(draft: Draft) -> tuple[Piece, ...]:
     )
 
 
-def _kernel(draft: Draft) -> KernelSpec:
-    """The kernel of a draft that nobody complained of."""
-    op, pieces = _given(draft, "op"), _epilogue(draft)
+def _kernel(draft: Draft, mistakes: Mistakes) -> KernelSpec:
+    """The kernel of a draft; what is wrong with it is noted."""
+    complaints = list(_complaints(draft))
+    for path, message in complaints:
+        mistakes.add(_within(draft, path).location, message)
+    refused = {str(path[0]) for path, _ in complaints if path}
+    refused |= {key for key, one in draft.settings.items() if one.value is UNKNOWN}
+    refused |= {"op", "dtype"} - draft.settings.keys()
+    op, pieces = _given(draft, "op") or next(iter(OPERATIONS)), _epilogue(draft)
     layout = OPERATIONS[op].layout or _given(draft, "layout")
+    refused |= set() if layout else {"layout"}
     return KernelSpec(
-        name=str(draft.name),
+        name=draft.name or "",
         op=op,
         dtype=_dtypes(draft),
         precision=_given(draft, "precision"),
-        layout=layout,
+        layout=layout or next(iter(LAYOUTS)),
         epilogue="".join(piece.text for piece in pieces),
         operands=_given(draft, "operands") or {},
         outputs=_outputs(draft),
@@ -233,4 +262,5 @@ def _kernel(draft: Draft) -> KernelSpec:
         autotune=_given(draft, "autotune"),
         draft=draft,
         pieces=pieces,
+        refused=frozenset(refused),
     )

@@ -3,7 +3,7 @@
 Refuses what a target cannot hold or Triton cannot compile, with the nearest that can.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gemmgen.candidates import candidates
@@ -46,9 +46,10 @@ def choose(
     """
     if spec.autotune:
         return (), _configs(spec, targets, product)
-    _stop_if_nothing_serves(spec, targets, product)
     listed = {target: _listed(spec, product, target) for target in targets}
-    _stop_at_misfits(spec, product, listed)
+    errors = [*_unserved(spec, targets, product), *_misfits(spec, product, listed)]
+    if errors:
+        raise SpecErrors(errors)
     tables: list[Table] = []
     oldest = min(targets, key=lambda target: target.architecture)
     for target in sorted(targets, key=lambda target: -target.architecture):
@@ -104,11 +105,10 @@ def _serving(spec: KernelSpec, product: Product, target: Target) -> list[str]:
     return [name for name in wanted if why_not(name, kernel) is None]
 
 
-def _stop_if_nothing_serves(
+def _unserved(
     spec: KernelSpec, targets: Sequence[Target], product: Product
-) -> None:
-    """Raise `SpecErrors` for a named schedule that no target can use."""
-    errors = []
+) -> Iterator[SpecError]:
+    """The named schedules that no target can use."""
     for index, name in enumerate(spec.schedule):
         if name == AUTO:
             continue
@@ -117,9 +117,7 @@ def _stop_if_nothing_serves(
         ]
         if all(reasons):
             message = f"schedule {name} cannot serve this kernel: {reasons[-1]}"
-            errors.append(SpecError(spec.at("schedule", index), message))
-    if errors:
-        raise SpecErrors(errors)
+            yield SpecError(spec.at("schedule", index), message)
 
 
 def schedule_text(spec: KernelSpec) -> str:
@@ -145,7 +143,9 @@ def _configs(
         place = spec.at("autotune")
         raise SpecErrors([SpecError(place, "autotune: runtime needs a list of tiles")])
     listed = {target: _listed(spec, product, target) for target in targets}
-    _stop_at_misfits(spec, product, listed)
+    errors = list(_misfits(spec, product, listed))
+    if errors:
+        raise SpecErrors(errors)
     return tuple(
         min(same, key=lambda tile: tile.stages)
         for same in zip(*listed.values(), strict=True)
@@ -184,20 +184,17 @@ def _default_warps(m: int, n: int, product: Product) -> int:
     return 4 if words <= 64 * 32 * 4 else 8
 
 
-def _stop_at_misfits(
+def _misfits(
     spec: KernelSpec, product: Product, listed: dict[Target, list[Tile]]
-) -> None:
-    """Raise `SpecErrors` if a tile cannot run on a target."""
-    errors = []
+) -> Iterator[SpecError]:
+    """The tiles that a target cannot run."""
     for target, tiles in listed.items():
         for index, tile in enumerate(tiles):
             reason = why_not_compiled(tile, product, target)
             if not fits(tile, product, target):
                 reason = _too_big(tile, product, target)
             if reason:
-                errors.append(SpecError(spec.at("tiles", index), reason))
-    if errors:
-        raise SpecErrors(errors)
+                yield SpecError(spec.at("tiles", index), reason)
 
 
 def _too_big(tile: Tile, product: Product, target: Target) -> str:

@@ -12,6 +12,7 @@ from gemmgen import shapes
 from gemmgen.decision import ANY, Rule
 from gemmgen.disk import blamed
 from gemmgen.errors import Location, Mistakes, described, one_of, unknown
+from gemmgen.gpus import target_named
 from gemmgen.model import Tile
 from gemmgen.nodes import UNKNOWN, Node, Value
 from gemmgen.shapes import Shape
@@ -119,7 +120,8 @@ def read(path: Path) -> Tuning:
     if version is None or _number(version) != _VERSION:
         mistakes.add(root.location, f"gemmgen-tuning must be {_VERSION}")
     target = root.child("target")
-    if target is None or str(target.value) not in TARGETS:
+    named = target_named(str(target and target.value))
+    if named is None:
         place = target.location if target else root.location
         mistakes.add(place, "target is no architecture " + one_of(TARGETS))
     kernels = {
@@ -144,8 +146,7 @@ def read(path: Path) -> Tuning:
         mistakes.add(place, "gpu must be a text of one line")
     rates = _rates(root.at("rates"), mistakes)
     mistakes.stop_if_any()
-    name = str(target and target.value)
-    return Tuning(str(gpu and gpu.value), name, made, kernels, rates)
+    return Tuning(str(gpu and gpu.value), named or "", made, kernels, rates)
 
 
 def _rates(node: Node, mistakes: Mistakes) -> Rates | None:

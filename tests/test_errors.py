@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.errors import SpecErrors
-from gemmgen.spec import parse
+from gemmgen.plan import load
 
 CASES = sorted((Path(__file__).parent / "errors").glob("*.yaml"))
 
@@ -13,7 +13,7 @@ CASES = sorted((Path(__file__).parent / "errors").glob("*.yaml"))
 def errors_of(path: Path) -> str:
     """The error lines of a spec, which has some."""
     with pytest.raises(SpecErrors) as caught:
-        parse(path.read_bytes(), path.name)
+        load(path, path.name)
     return f"{caught.value}\n"
 
 

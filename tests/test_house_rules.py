@@ -26,13 +26,14 @@ GENERATED = sorted((ROOT / "generated").glob("*.py"))
 # inside it is its own, as long as it is one.
 LAYERS = (
     "errors generator disk",
-    "dtypes targets layouts error_rules functions operations schedules",
-    "expression epilogue allowlist reserved epilogue_parser",
+    "dtypes targets gpus layouts error_rules functions operations schedules",
+    "expression epilogue allowlist reserved constants epilogue_syntax epilogue_parser",
     "kinds names nodes yaml_source shorthand schema validation expansion spec",
     "arguments model reasons tile_text shapes block_cost cost decision waves choice",
-    "candidates specials tuning_file nearest dispatch tiling product header plan",
+    "candidates specials tuning_file nearest dispatch tiling product header bindings",
+    "plan",
     "description kernel_text consumer_text specialized_text launch_text launcher_text",
-    "table_text render",
+    "table_text meanings render",
     "folder lockfile workers builder",
     "starter output drawing explanation",
     "verification measurement benchmark tuning",

@@ -10,7 +10,7 @@ from itertools import count
 
 from gemmgen.block_cost import LOOPING
 from gemmgen.cost import Estimate, compulsory, estimate, planned_for
-from gemmgen.errors import UsageError, unknown
+from gemmgen.errors import UsageError, one_of, quoted
 from gemmgen.explanation.facts import (
     Argument,
     Block,
@@ -24,6 +24,7 @@ from gemmgen.explanation.facts import (
     Waves,
 )
 from gemmgen.explanation.serving import Case, calibrated, offers, target_of, tuning_of
+from gemmgen.gpus import target_named, unknown_target
 from gemmgen.model import (
     accumulator_registers,
     fits,
@@ -59,16 +60,21 @@ def argue(
     if target is None:
         newest = max(plan.targets, key=lambda name: TARGETS[name].architecture)
         target = _FITTED if _FITTED in plan.targets else newest
-    if target not in plan.targets:
-        raise UsageError(unknown(f"target of {plan.name}", target, plan.targets))
-    found = target_of(plan, target, tunings)
+    named = target_named(target)
+    if named is None:
+        raise UsageError(unknown_target(target))
+    if named not in plan.targets:
+        raise UsageError(
+            f"{plan.name} is not built for {quoted(target)} {one_of(plan.targets)}"
+        )
+    found = target_of(plan, named, tunings)
     case = Case(plan, shape, found, tuning_of(plan, found, tunings))
     cost = estimate(shape.sizes, case.tile, plan.product, found)
     roofline = _roofline(case, cost)
     return Argument(
         kernel=plan.name,
         shape=str(shape),
-        target=target,
+        target=named,
         choice=case.choice,
         schedules=offers(case),
         block=_block(case, cost),

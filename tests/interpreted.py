@@ -1,0 +1,48 @@
+"""A process in Triton's interpreter that imports built kernels and judges one call.
+
+Reads a folder and a kernel a line, answers with what went wrong, or nothing.
+"""
+
+import importlib
+import sys
+import traceback
+from pathlib import Path
+
+import torch
+
+from gemmgen.plan import Plan, load
+from gemmgen.verification import examples, interpreter, subject
+from gemmgen.verification.cases import Case, numbers
+
+CPU = torch.device("cpu")
+
+
+def judge(folder: Path, plan: Plan) -> None:
+    """Import the package and the module; call the launcher with each of its tiles."""
+    sys.path.insert(0, str(folder.parent))
+    importlib.import_module(folder.name)
+    sys.path.pop(0)
+    module = subject.load(folder / f"{plan.name}.py")
+    case = Case((17,), 16, 32, numbers=(0.5,) * len(numbers(plan)))
+    for variant in subject.variants(plan, module, CPU)[:3]:
+        with variant.forced(module):
+            launcher = subject.launcher(plan, module)
+            examples.run(plan, launcher, case, variant.block, CPU)
+
+
+def main() -> None:
+    """Answer until there are no more orders."""
+    interpreter.mend()
+    answers, sys.stdout = sys.stdout, sys.stderr
+    for line in sys.stdin:
+        folder = Path(line.rstrip("\n"))
+        try:
+            (plan,) = load(folder.parent / "spec.yaml")
+            judge(folder, plan)
+            said = ""
+        except BaseException:
+            said = traceback.format_exc()
+        print(ascii(said), file=answers, flush=True)
+
+
+main()
