@@ -30,19 +30,24 @@ _IMPORTS_FROM: dict[tuple[int, str], set[tuple[str, str | None]]] = {
     (0, f"{_GLUON}.language.nvidia"): {("hopper", None)},
     (0, _HOPPER): {("mbarrier", None), ("tma", None)},
 }
-_SUPPORT = {
-    "ANY", "FILL", "FULL", "Tile", "alignment", "check", "number", "offset_type",
-    "processors", "result", "rows", "select", "split", *FAST,
+_SHARED = {
+    "_checks": {"check", "number", "result", "split"},
+    "_launch": {"Block", "Launch"},
+    "_remember": {"remembered"},
+    "_replay": {"run"},
+    "_support": {
+        "ANY", "FILL", "FULL", "Tile", "alignment", "cdiv", "load_block", "offset_type",
+        "processors", "rows", "select", "store_block", *FAST,
+    },
 }  # fmt: skip
-_LAUNCH = {"Block", "Launch", "remembered"}
+_OF_SHARED = set().union(*_SHARED.values())
 _IMPORTS_FROM |= {
-    (1, "_support"): {(name, None) for name in _SUPPORT},
-    (1, "_launch"): {(name, None) for name in _LAUNCH},
+    (1, module): {(name, None) for name in names} for module, names in _SHARED.items()
 }
 _BUILTINS = {"float", "min", "range", "tuple"}
 _ATTRIBUTES = {
     "torch": {"Tensor", "float16", "bfloat16", "float32", "float64"},
-    "triton": {"Config", "autotune", "cdiv", "jit"},
+    "triton": {"Config", "autotune", "jit"},
     "tl": {
         "arange", "cdiv", "constexpr", "dot", "float16", "bfloat16", "float32",
         "float64", "full", "load", "maximum", "minimum", "program_id", "store", "where",
@@ -58,15 +63,15 @@ _ATTRIBUTES = {
     },
     "hopper": {"fence_async_shared", "warpgroup_mma", "warpgroup_mma_wait"},
     "mbarrier": {"MBarrierLayout", "arrive", "expect", "init", "wait"},
-    "tma": {"async_copy_global_to_shared", "async_copy_shared_to_global", "store_wait"},
+    "tma": {"store_wait"},
 }  # fmt: skip
 _OF_VALUES = {
     "ALL", "T", "count", "device", "index", "layout", "load", "parts", "permute",
-    "reshape", "run", "schedule", "shape", "store", "stride", "to", "type", "unsqueeze",
+    "reshape", "schedule", "shape", "store", "stride", "to", "type", "unsqueeze",
     "m", "n", "k", "group_m", "rows", "columns", "stages", "warpgroups", "warps",
 }  # fmt: skip
 
-NAMES_OF_MODULES = frozenset(_BUILTINS | set(_ATTRIBUTES) | _SUPPORT | _LAUNCH)
+NAMES_OF_MODULES = frozenset(_BUILTINS | set(_ATTRIBUTES) | _OF_SHARED)
 """What any module may use by its plain name without defining it."""
 
 

@@ -73,7 +73,7 @@ def _modelled(
         return tuple(_table(plain, product, target, GRID))
     rules = _table(plain, product, target, FEW, aligned=False)
     leading = [tile for tile in tiles if first(tile)]
-    if any(map(exact_triton, leading)):
+    if any(map(describes_operands, leading)):
         # Warps of their own do what a persistent loop does, and overlap more.
         leading = [tile for tile in leading if tile.schedule != "persistent"]
     rules += with_full_waves(
@@ -87,8 +87,8 @@ def _modelled(
         target,
         _LEAST_GAIN,
     )
-    every = [tile for tile in tiles if first(tile) and not exact_triton(tile)]
-    if every and exact_triton(rules[-1].tile):
+    every = [tile for tile in tiles if first(tile) and not describes_operands(tile)]
+    if every and describes_operands(rules[-1].tile):
         rules += _table(every, product, target, ROUGH)
     rules += _table(plain, product, target, ROUGH, aligned=False)
     return tuple(reached(rules))
@@ -105,8 +105,8 @@ def _spread() -> Iterator[Sizes]:
 def reached(rules: Sequence[Rule]) -> list[Rule]:
     """Without the rows that no call gets to, since one before them takes all of theirs.
 
-    Rows of kernels that descriptors describe, that need an exact Triton, or that ask
-    for full waves may pass a call on.
+    Rows of kernels that descriptors describe, or that ask for full waves, may pass a
+    call on.
     """
     kept: list[Rule] = []
     for rule in rules:
@@ -124,9 +124,9 @@ def first(tile: Tile) -> bool:
     return tile.described or tile.streams
 
 
-def exact_triton(tile: Tile) -> bool:
-    """Whether the schedule runs with some versions of Triton alone."""
-    return SCHEDULES[tile.schedule].triton is not None
+def describes_operands(tile: Tile) -> bool:
+    """Whether descriptors must describe operands too, not the inputs alone."""
+    return "operands" in SCHEDULES[tile.schedule].described
 
 
 def _table(

@@ -189,8 +189,7 @@ class ConsumerText(KernelText):
             *(f"{tile}.store({one.rounded})" for one, tile in tiles),
             "hopper.fence_async_shared()",
             *(
-                f"tma.async_copy_shared_to_global({one.name}_desc, "
-                f"[first_m, first_n], {tile})"
+                f"store_block({one.name}_desc, " f"[first_m, first_n], {tile})"
                 for one, tile in tiles
             ),
         ]

@@ -16,9 +16,8 @@ from gemmgen.errors import UsageError, quoted
 from gemmgen.header import Header
 
 PACKAGE = "__init__.py"
-SUPPORT = "_support.py"
-LAUNCH = "_launch.py"
-SHARED = (SUPPORT, LAUNCH)
+SHARED = ("_support.py", "_checks.py", "_launch.py", "_replay.py", "_remember.py")
+"""What all launchers share, each module using those before it."""
 """The files that every kernel's module imports from."""
 LOCK = "gemmgen.lock.json"
 

@@ -28,11 +28,9 @@ _GRIDS = {
     "split_k": _ONE_A_PART,
     "persistent": _ONE_AN_SM,
     SPECIALIZED: _ONE_AN_SM,
-    "gemv": "(triton.cdiv(N, tile.n), M)",
+    "gemv": "(cdiv(N, tile.n), M)",
 }
-_RACED_GRID = (
-    'lambda tile: (triton.cdiv(M, tile["BLOCK_M"]) * triton.cdiv(N, tile["BLOCK_N"]),)'
-)
+_RACED_GRID = 'lambda tile: (cdiv(M, tile["BLOCK_M"]) * cdiv(N, tile["BLOCK_N"]),)'
 
 
 def input_names(plan: Plan) -> list[str]:
@@ -107,7 +105,12 @@ class LaunchText:
     @property
     def asks_processors(self) -> bool:
         """Whether its programs are as many as the GPU has SMs."""
-        return _GRIDS[self.name] == _ONE_AN_SM
+        return "processors(" in self._grid
+
+    @property
+    def divides(self) -> bool:
+        """Whether the grid counts tiles itself."""
+        return "cdiv(" in self._grid
 
     @property
     def in_blocks(self) -> list[str]:

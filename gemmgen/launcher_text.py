@@ -6,6 +6,7 @@ Every choice between two spellings is made here, so that a template has none.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gemmgen.arguments import Operand
 from gemmgen.dtypes import DTYPES
 from gemmgen.functions import FAST
 from gemmgen.kernel_text import helpers
@@ -20,6 +21,7 @@ from gemmgen.launch_text import (
 from gemmgen.layouts import AXIS_SIZES
 from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
+from gemmgen.schedules import SPECIALIZED, described
 
 
 @dataclass(frozen=True)
@@ -103,22 +105,30 @@ class LauncherText:
             yield (
                 f'{one.name} = result("{plan.name}", "{label}", {value}, '
                 f"({self._shape(('m', 'n'))}), torch.{DTYPES[one.dtype].torch}, "
-                f"({', '.join(self.kept_apart)}))"
+                f"({', '.join([*self.kept_apart, *self.result_names[:position]])})"
+                f"{self._in_place})"
             )
 
     @property
     def kept_apart(self) -> list[str]:
-        """The inputs that a result may not share memory with.
+        """The inputs that a result may not share memory with."""
+        tensors = [one for one in self.plan.tensors if one not in self.read_in_place]
+        return [self.plan.a.name, self.plan.b.name, *(one.name for one in tensors)]
 
-        A matrix operand is read where the result is written, by the same program; only
-        racing configurations, which run twice, cannot allow that.
+    @property
+    def read_in_place(self) -> list[Operand]:
+        """The operands of which each element is read where the result is written.
+
+        By the same program, before; racing configurations run twice and cannot do that.
         """
-        tensors = [
-            one.name
-            for one in self.plan.tensors
-            if self.plan.configs or len(one.axes) == 1
-        ]
-        return [self.plan.a.name, self.plan.b.name, *tensors]
+        if self.plan.configs:
+            return []
+        return [one for one in self.plan.tensors if one.is_matrix]
+
+    @property
+    def _in_place(self) -> str:
+        names = "".join(f"{one.name}, " for one in self.read_in_place)
+        return f", in_place=({names})" if names else ""
 
     @property
     def row_loop(self) -> tuple[str, str, str] | None:
@@ -140,8 +150,6 @@ class LauncherText:
         """The names that the module takes from the support module."""
         plan = self.plan
         used = {
-            "check": True,
-            "result": True,
             "alignment": any(one.kernel.aligns for one in self.launches),
             "offset_type": any(one.kernel.indexes for one in self.launches),
             "processors": any(one.asks_processors for one in self.launches),
@@ -151,18 +159,32 @@ class LauncherText:
             "Tile": bool(plan.rows),
             "select": bool(plan.rows),
             "rows": self.row_loop is not None,
-            "number": any(one.is_number for one in plan.operands),
-            "split": len(plan.results) > 1,
+            "cdiv": any(one.divides for one in self.launches),
+            "load_block": SPECIALIZED in plan.schedules,
+            "store_block": self.stores_blocks,
         }
         functions = "\n".join(helpers(plan))
         used |= {name: name in functions for name in FAST}
         return sorted(name for name, needed in used.items() if needed)
 
     @property
+    def stores_blocks(self) -> bool:
+        """Whether consumers of a specialized kernel store through descriptors."""
+        roles = described(SPECIALIZED, self.plan.product.kind)
+        return SPECIALIZED in self.plan.schedules and "results" in roles
+
+    @property
+    def checking(self) -> list[str]:
+        """The names that the module takes from the module of checks."""
+        numbers = ["number"] if any(one.is_number for one in self.plan.operands) else []
+        several = ["split"] if len(self.plan.results) > 1 else []
+        return ["check", *numbers, "result", *several]
+
+    @property
     def launching(self) -> list[str]:
         """The names that the module takes from the launch module."""
         blocks = ["Block"] if any(one.in_blocks for one in self.launches) else []
-        return [*blocks, "Launch", "remembered"]
+        return [*blocks, "Launch"]
 
     @property
     def launch_choice(self) -> list[str]:
@@ -170,7 +192,7 @@ class LauncherText:
         plan, launches = self.plan, self.launches
         arguments = ", ".join(launches[0].parameters)
         if plan.configs:
-            return [f"_tiled({arguments}).run()"]
+            return [f"run(_tiled({arguments}))"]
         needed = "".join(
             f", {one.name}=({', '.join(one.in_blocks)})"
             for one in launches
@@ -178,11 +200,11 @@ class LauncherText:
         )
         choice = f"tile = select(TILES, {plan.a.name}.device, (M, N, K){needed})"
         if len(launches) == 1:
-            return [*read_sizes(plan), choice, f"_tiled({arguments}).run()"]
+            return [*read_sizes(plan), choice, f"run(_tiled({arguments}))"]
         prepared = ", ".join(f'"{one.name}": _{one.name}' for one in launches)
         return [
             *read_sizes(plan),
             choice,
             f"schedules = {{{prepared}}}",
-            f"schedules[tile.schedule]({arguments}).run()",
+            f"run(schedules[tile.schedule]({arguments}))",
         ]

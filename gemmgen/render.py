@@ -28,8 +28,7 @@ from gemmgen.table_text import TableText
 _GLUON = """from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
-"""
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier"""
 
 _KEPT = re.compile(r"(?<=^# fmt: off\n).*?(?=^# fmt: on$)", re.DOTALL | re.MULTILINE)
 _STAND_IN = "...\n"
@@ -51,15 +50,16 @@ def module(plan: Plan, source: str) -> str:
 
 
 def _module(plan: Plan, head: str) -> str:
+    launcher = LauncherText(plan)
     return _filled(
         "base.py.jinja",
         head=head,
-        imports=_GLUON if SPECIALIZED in plan.schedules else "",
+        imports=_gluon(launcher) if SPECIALIZED in plan.schedules else "",
         plan=plan,
         about=Description(plan),
         helpers=helpers(plan),
         kernels={name: _kernel(plan, name) for name in plan.schedules},
-        launcher=LauncherText(plan),
+        launcher=launcher,
         table=TableText(plan),
     )
 
@@ -70,6 +70,11 @@ def _check_names(plan: Plan, module: ast.Module) -> None:
     taken = clashes(module, ast.parse(_module(other, "")), aliases)
     if taken:
         raise NameTaken(plan.name, taken)
+
+
+def _gluon(launcher: LauncherText) -> str:
+    """The imports of a specialized kernel."""
+    return _GLUON + (", tma\n" if launcher.stores_blocks else "\n")
 
 
 def _kernel(plan: Plan, schedule: str) -> KernelText:
@@ -85,7 +90,7 @@ def package(names: Sequence[str]) -> str:
 
 
 def shared(file: str) -> str:
-    """`_support.py` or `_launch.py`, the same for every folder."""
+    """A module that all launchers share, the same for every folder."""
     name = file.removeprefix("_").removesuffix(".py")
     head = header.head(None, header.entry_hash(name), [f"name: _{name}"])
     return header.seal(_formatted(f"{name}.py.jinja", head=head))

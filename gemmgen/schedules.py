@@ -14,9 +14,8 @@ class Schedule:
     B), `operands` (those indexed [m, n]) and `results`; all others are pointers.
     `splits` says that K may be cut into parts, which meet in a workspace;
     `transposes` that B's columns are the rows of what is multiplied, `streams` that
-    rows of A go through all of B with no tensor core and no ring. `unit` and `triton`
-    are the only unit of a target and the only version that a schedule is written for,
-    where others may not compile it.
+    rows of A go through all of B with no tensor core and no ring. `unit` is the only
+    unit of a target that a schedule is written for.
     """
 
     name: str
@@ -27,7 +26,6 @@ class Schedule:
     transposes: bool = False
     streams: bool = False
     unit: str | None = None
-    triton: str | None = None
 
     @property
     def kernel_suffix(self) -> str:
@@ -58,7 +56,7 @@ SCHEDULES: dict[str, Schedule] = {
             SPECIALIZED, "producer and consumer warps",
             constants=(*_TILE, "STAGES", "WARPGROUPS"),
             described=frozenset({"inputs", "operands", "results"}),
-            transposes=True, unit="wgmma", triton="3.6",
+            transposes=True, unit="wgmma",
         ),
         Schedule(
             "gemv", "rows times the matrix, no tensor core",

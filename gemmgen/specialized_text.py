@@ -149,7 +149,7 @@ class SpecializedText(ConsumerText):
         if parted:
             corner, block = f"{corner} + i * {self.part}", "stage * WARPGROUPS + i"
         copy = (
-            f"tma.async_copy_global_to_shared({matrix.name}_desc, "
+            f"load_block({matrix.name}_desc, "
             f"{matrix.corner(**{axis: corner, 'k': 'k'})}, full.index(stage), "
             f"{matrix.name}_ring.index({block}))"
         )

@@ -11,7 +11,7 @@ import pytest
 from gemmgen.choice import (
     FEW,
     GRID,
-    exact_triton,
+    describes_operands,
     first,
     modelled,
     reached,
@@ -61,30 +61,30 @@ def found(
     rules: tuple[Rule, ...],
     at: Sizes,
     aligned: bool,
-    exact: bool,
+    all_: bool,
     target: str = "sm_90",
 ) -> Tile:
-    """The tile that a launcher takes, for any Triton or the exact one."""
+    """The tile that a launcher takes, if the inputs can be described, or all."""
     return next(
         rule.tile
         for rule in rules
         if all(size <= most for size, most in zip(at, rule.limits, strict=True))
         and (not rule.full or fills(rule.tile, at, TARGETS[target]))
         and (aligned or not rule.tile.described)
-        and (exact or not exact_triton(rule.tile))
+        and (all_ or not describes_operands(rule.tile))
     )
 
 
 @each_table
-def test_every_shape_is_served_aligned_or_not_with_any_triton(
+def test_every_shape_is_served_whatever_can_be_described(
     name: str, target: str
 ) -> None:
     rules = rules_of(name, target)
     for m in SIZES:
         for n in SIZES:
             for k in SIZES:
-                for aligned, exact in ((True, True), (True, False), (False, False)):
-                    tile = found(rules, (m, n, k), aligned, exact, target)
+                for aligned, all_ in ((True, True), (True, False), (False, False)):
+                    tile = found(rules, (m, n, k), aligned, all_, target)
                     assert tile.schedule != "gemv" or m == 1
 
 
@@ -104,7 +104,7 @@ def test_pointers_follow_descriptors_but_for_one_row(name: str, target: str) -> 
         (end,) = [
             rule for rule in rules
             if rule.limits == (ANY, ANY, ANY) and rule.tile.described
-            and not exact_triton(rule.tile)
+            and not describes_operands(rule.tile)
         ]  # fmt: skip
         assert rules.index(end) == leading.index(False) - 1
 
@@ -118,7 +118,7 @@ def test_a_row_behind_one_that_takes_all_of_its_calls_goes() -> None:
         Rule((16, 64, ANY), pointers),
         Rule((16, 32, ANY), tma),  # never reached
         Rule((32, 64, ANY), special),
-        Rule((32, 64, 512), tma),  # for another Triton
+        Rule((32, 64, 512), tma),  # for other operands
         Rule((32, 64, 256), pointers),  # for tensors that no descriptor describes
         Rule((32, 64, 256), tma),  # never reached
         Rule((ANY, ANY, ANY), pointers),

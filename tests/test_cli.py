@@ -15,7 +15,7 @@ import yaml
 import gemmgen
 from gemmgen import commands, output
 from gemmgen.cli import main
-from gemmgen.folder import State
+from gemmgen.folder import SHARED, State
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -75,9 +75,9 @@ def raises(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 def test_build_then_nothing_to_do(run: Run, home: Path) -> None:
     code, out, err = run("build", "good.yaml")
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1] == "generated: 7 written, 0 unchanged"
+    assert out.splitlines()[-1] == "generated: 10 written, 0 unchanged"
     assert sorted(path.name for path in (home / "generated").iterdir()) == [
-        *("__init__.py", "_launch.py", "_support.py", "gemmgen.lock.json"),
+        *("__init__.py", *sorted(SHARED), "gemmgen.lock.json"),
         *("one.py", "two_nn.py", "two_tn.py"),
     ]
     assert run("build", "good.yaml") == (0, "generated: 0 written, 7 unchanged\n", "")
@@ -385,7 +385,7 @@ def test_python_has_the_same(home: Path) -> None:
     ]
     assert not gemmgen.check([spec]).clean
     report = gemmgen.build([spec])
-    assert len(report.drift) == 7
+    assert len(report.drift) == 10
     assert gemmgen.check([spec]).clean
     texts = gemmgen.outputs([spec])
     assert texts["one.py"] == gemmgen.source(spec, "one")

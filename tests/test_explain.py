@@ -263,7 +263,6 @@ def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -
             sm, sms = TARGETS[target].architecture, TARGETS[target].sms
             monkeypatch.setattr(_support, "architecture", lambda device, sm=sm: sm)
             monkeypatch.setattr(_support, "processors", lambda device, sms=sms: sms)
-            monkeypatch.setattr(_support, "specializes", lambda sm: sm == 90)
             found = _support.select(
                 module.TILES, inputs[0].device, shape.sizes, tma=inputs,
                 persistent=(*inputs, *results), warp_specialized=(*inputs, *results),

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.dtypes import DTYPES, PRECISIONS
+from gemmgen.folder import SHARED
 from gemmgen.layouts import LAYOUTS
 from gemmgen.operations import OPERATIONS
 from gemmgen.schedules import SCHEDULES
@@ -45,7 +46,7 @@ MAY_IMPORT_TORCH = {"verification", "measurement", "benchmark", "tuning"}
 MAY_PRINT = {"cli", "commands", "hook", "output"}
 
 # Python that is copied as it stands, so it is no template to be read as a kernel.
-LONG_TEMPLATES = {"support.py.jinja": 400, "launch.py.jinja": 400}
+LONG_TEMPLATES = {f"{name[1:]}.jinja": 300 for name in SHARED}
 
 
 def tree(path: Path) -> ast.Module:
@@ -262,7 +263,7 @@ def test_a_template_that_decides_is_found(tag: str) -> None:
 
 
 def test_each_schedule_has_a_template() -> None:
-    shared = {"base", "package", "support", "launch", *PARTS}
+    shared = {"base", "package", *(name[1:-3] for name in SHARED), *PARTS}
     programs = {path.name.removesuffix(".py.jinja") for path in TEMPLATES} - shared
     assert programs == set(SCHEDULES)
 
@@ -291,8 +292,8 @@ def test_generated_files_are_short(path: Path) -> None:
     """
     text = path.read_text(encoding="utf-8")
     kernels = text.count("@triton.jit") + text.count("@gluon.jit") - 2
-    shared = path.stem in ("_support", "_launch")
-    assert len(text.splitlines()) <= (400 if shared else 200 + 120 * max(0, kernels))
+    shared = path.name in SHARED
+    assert len(text.splitlines()) <= (300 if shared else 200 + 120 * max(0, kernels))
     prose = re.sub(r"# fmt: off.*?# fmt: on", "", text, flags=re.DOTALL)
     assert max(map(len, prose.splitlines())) <= (90 if shared else 88)
 

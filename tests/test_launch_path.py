@@ -6,7 +6,6 @@ Triton's own launcher needs a GPU; here a launch is played, and all around it is
 import importlib
 import math
 import threading
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -19,7 +18,11 @@ pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
 
+from gemmgen.folder import SHARED  # noqa: E402
+from generated import _checks as checks  # noqa: E402
 from generated import _launch as launch  # noqa: E402
+from generated import _remember as remember  # noqa: E402
+from generated import _replay as replay  # noqa: E402
 from generated import _support as support  # noqa: E402
 
 CPU = torch.device("cpu")
@@ -28,42 +31,29 @@ ANY = support.ANY
 
 # -- remembered ----------------------------------------------------------------------
 
+LOG: list[str] = []
+BY_ADDRESS: dict[int, torch.Tensor] = {}
 
-class Played(launch.Launch):
+
+def play(a: Any, b: Any, c: Any) -> None:
     """A launch that computes a + b on the CPU; what repeats it does so too."""
 
-    log: list[str] = []  # noqa: RUF012 (cleared by the fixture)
+    def repeat(addresses: list[Any]) -> None:
+        left, right, sum_ = (BY_ADDRESS[address] for address in addresses)
+        sum_.copy_(left + right)
+        LOG.append("repeated")
 
-    def run(self) -> None:
-        a, b, c = self.tensors
-        c.copy_(a + b)
-        self.log.append("launched")
-        if launch.RECORD.launches is not None:
-            launch.RECORD.launches.append(self)
-
-    def repeats_for(self, passed: Any) -> bool:
-        return launch.addresses_of(self.tensors) == launch.addresses_of(passed)
-
-
-def played_repeat(one: Played, returned: list[torch.Tensor]) -> Callable[..., Any]:
-    """As `repeating`, which knows addresses alone: their tensors are looked up."""
-    shape, dtype = returned[0].shape, returned[0].dtype
-
-    def repeat(addresses: list[int], out: Any) -> Any:
-        if out is None:
-            out = torch.empty(shape, dtype=dtype)
-            BY_ADDRESS[out.data_ptr()] = out
-            addresses.append(out.data_ptr())
-        a, b, c = (BY_ADDRESS[address] for address in addresses)
-        c.copy_(a + b)
-        one.log.append("repeated")
-        return out
-
-    repeat.device = launch.current_device()  # type: ignore[attr-defined]
-    return repeat
+    c.copy_(a + b)
+    LOG.append("launched")
+    if replay.RECORD.launches is not None:
+        one = Played(None, (1,), (a, b, c), ())
+        replay.RECORD.launches.append((one, repeat))
 
 
-BY_ADDRESS: dict[int, torch.Tensor] = {}
+class Played(launch.Launch):
+    """A launch on the device that is called 0."""
+
+    device = SimpleNamespace(index=0)
 
 
 def noted(one: torch.Tensor) -> torch.Tensor:
@@ -77,38 +67,43 @@ def ones(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 def adding(a: Any, b: Any, *, out: Any = None) -> Any:
     """A launcher: checks, result, one launch."""
-    M, N = support.check("adding", "a", a, ("M", "N"), a.dtype)
-    support.check("adding", "b", b, (M, N), a.dtype, a.device)
-    c = support.result("adding", "out", out, (M, N), a.dtype, (a, b))
+    M, N = checks.check("adding", "a", a, ("M", "N"), a.dtype)
+    checks.check("adding", "b", b, (M, N), a.dtype, a.device)
+    c = checks.result("adding", "out", out, (M, N), a.dtype, (a,), in_place=(b,))
     if N == 13:
         raise RuntimeError("unlucky")
     for _ in range(2 if N == 2 else 1):
-        Played(None, (1,), (a, b, c), ()).run()
+        play(a, b, c)
     return c
 
 
 @pytest.fixture(autouse=True)
 def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One device, called 0, and tensors of the CPU."""
-    monkeypatch.setattr(support, "INTERPRETED", True)
+    monkeypatch.setattr(checks, "INTERPRETED", True)
     monkeypatch.setattr(launch, "INTERPRETED", False)
-    monkeypatch.setattr(launch, "repeating", played_repeat)
-    monkeypatch.setattr(launch, "current_device", lambda: 0)
-    monkeypatch.setattr(Played, "log", [])
+    monkeypatch.setattr(remember, "INTERPRETED", False)
+    monkeypatch.setattr(remember, "empty", new_on_cpu)
+    monkeypatch.setattr(remember, "current_device", lambda: 0)
+    LOG.clear()
     BY_ADDRESS.clear()
     yield
-    assert launch.RECORD.launches is None
+    assert replay.RECORD.launches is None
+
+
+def new_on_cpu(shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
+    return noted(torch.empty_strided(shape, strides, dtype=dtype))
 
 
 def right(call: Callable[..., Any], a: torch.Tensor, b: torch.Tensor) -> str:
     """Call, compare, and say what the call did."""
-    before = len(Played.log)
+    before = len(LOG)
     assert torch.equal(call(a, b), a + b)
-    return " ".join(Played.log[before:])
+    return " ".join(LOG[before:])
 
 
 def test_the_second_call_of_a_signature_repeats_the_first() -> None:
-    call = launch.remembered(adding)
+    call = remember.remembered(adding)
     a, b = ones(4, 5), ones(4, 5)
     assert [right(call, a, b) for _ in range(3)] == ["launched", "repeated", "repeated"]
     assert right(call, ones(4, 5), ones(4, 5)) == "repeated"
@@ -128,7 +123,7 @@ def test_the_second_call_of_a_signature_repeats_the_first() -> None:
     ids=["sizes", "dtype", "a transposed", "b transposed", "pitch", "offset", "spread"],
 )
 def test_another_signature_is_launched_afresh(other: Callable[[], Any]) -> None:
-    call = launch.remembered(adding)
+    call = remember.remembered(adding)
     assert right(call, ones(4, 5), ones(4, 5)) == "launched"
     a, b = other()
     assert right(call, a, b) == "launched"
@@ -137,46 +132,105 @@ def test_another_signature_is_launched_afresh(other: Callable[[], Any]) -> None:
 
 
 def test_what_is_given_as_out_is_written_and_returned() -> None:
-    call = launch.remembered(adding)
+    call = remember.remembered(adding)
     a, b = ones(4, 5), ones(4, 5)
     for did in ("launched", "repeated", "repeated"):
         out = noted(torch.full((4, 5), torch.nan))
         assert call(a, b, out=out) is out
         assert torch.equal(out, a + b)
-        assert Played.log[-1] == did
+        assert LOG[-1] == did
     wide = noted(torch.zeros(4, 8)[:, :5])
     assert call(a, b, out=wide) is wide
     assert torch.equal(wide, a + b)
-    assert Played.log[-1] == "launched"
+    assert LOG[-1] == "launched"
     assert right(call, a, b) == "launched"  # with a new result, another signature
 
 
 def test_results_do_not_share_memory() -> None:
-    call = launch.remembered(adding)
+    call = remember.remembered(adding)
     a, b = ones(4, 5), ones(4, 5)
     results = [call(a, b) for _ in range(4)]
     assert len({one.data_ptr() for one in results}) == 4
 
 
-def test_named_inputs_are_looked_at_afresh() -> None:
-    call = launch.remembered(adding)
+@pytest.mark.parametrize("names", ["b", "a b", "b a"])
+def test_named_inputs_are_remembered_like_those_by_position(names: str) -> None:
+    call = remember.remembered(adding)
     a, b = ones(4, 5), ones(4, 5)
     right(call, a, b)
-    before = len(Played.log)
-    assert torch.equal(call(a, b=b), a + b)
-    assert torch.equal(call(b=b, a=a), a + b)
-    assert Played.log[before:] == ["launched", "launched"]
+    every = {"a": a, "b": b}
+    first = [a] if names == "b" else []
+    named = {name: every[name] for name in names.split()}
+    assert torch.equal(call(*first, **named), a + b)
+    assert LOG == ["launched", "repeated"]
 
 
-def test_a_result_where_an_input_starts_is_refused_every_time() -> None:
-    call = launch.remembered(adding)
-    a, b = ones(4, 5), ones(4, 5)
-    call(a, b, out=ones(4, 5))
-    call(a, b, out=ones(4, 5))
-    for out in (a, b):
-        with pytest.raises(ValueError, match="out must not share memory with an input"):
-            call(a, b, out=out)
-    assert len(Played.log) == 2
+@pytest.mark.parametrize(
+    ("count", "named"), [(2, "a"), (1, "a"), (1, "c"), (1, ""), (0, "a"), (3, "")]
+)
+def test_wrong_names_are_the_launcher_s_to_refuse(count: int, named: str) -> None:
+    call = remember.remembered(adding)
+    a = ones(4, 5)
+    right(call, a, a)
+    with pytest.raises(TypeError, match="adding"):
+        call(*(a for _ in range(count)), **({named: a} if named else {}))
+
+
+def test_a_result_over_an_input_is_refused_every_time() -> None:
+    call = remember.remembered(adding)
+    room = torch.randn(200)
+    a, b = noted(room[:20].view(4, 5)), noted(room[40:60].view(4, 5))
+
+    def out(start: int) -> torch.Tensor:
+        return noted(room[start : start + 20].view(4, 5))
+
+    call(a, b, out=out(100))
+    for start in (0, 1, 19, 21, 39, 41, 59):
+        with pytest.raises(ValueError, match="adding: out must"):
+            call(a, b, out=out(start))
+    assert LOG == ["launched"]
+    for start in (20, 60, 100):
+        want = a + b
+        assert torch.equal(call(a, b, out=out(start)), want)
+    assert LOG[1:] == ["repeated"] * 3
+
+
+def test_an_operand_that_is_the_result_is_repeated_as_such_alone() -> None:
+    call = remember.remembered(adding)
+    room = torch.randn(100)
+    a, b = ones(4, 5), noted(room[8:28].view(4, 5))
+    for did in ("launched", "repeated"):
+        want = a + b
+        assert torch.equal(call(a, b, out=b), want)
+        assert LOG[-1] == did
+    for start in (4, 9, 12):
+        with pytest.raises(ValueError, match="adding: out must"):
+            call(a, b, out=noted(room[start : start + 20].view(4, 5)))
+
+
+def test_what_is_written_has_another_version() -> None:
+    call = remember.remembered(adding)
+    a, b, out = ones(4, 5), ones(4, 5), ones(4, 5)
+    for _ in range(3):
+        before = out._version
+        call(a, b, out=out)
+        assert out._version > before
+    assert LOG == ["launched", "repeated", "repeated"]
+    with torch.inference_mode():
+        call(a, b, out=noted(torch.empty(4, 5)))
+
+
+def test_a_gradient_is_refused_whatever_is_remembered() -> None:
+    call = remember.remembered(adding)
+    a = ones(4, 5)
+    b = torch.nn.Parameter(noted(torch.randn(4, 5)))
+    BY_ADDRESS[b.data_ptr()] = b
+    with torch.no_grad():
+        assert right(call, a, b) == "launched"
+        assert right(call, a, b) == "repeated"
+    with pytest.raises(ValueError, match="adding: b must not require a gradient"):
+        call(a, b)
+    assert right(call, a, b.detach()) == "launched"
 
 
 @pytest.mark.parametrize(
@@ -185,28 +239,28 @@ def test_a_result_where_an_input_starts_is_refused_every_time() -> None:
     ids=["text", "none", "numbers", "lists"],
 )
 def test_what_is_no_tensor_is_the_launcher_s_to_refuse(arguments: Any) -> None:
-    call = launch.remembered(
-        lambda a, b, *, out=None: support.check("adding", "a", a, ("M", "N"), None)
+    call = remember.remembered(
+        lambda a, b, *, out=None: checks.check("adding", "a", a, ("M", "N"), None)
     )
     with pytest.raises(ValueError, match="adding: a must be"):
         call(*arguments)
 
 
 def test_an_error_is_not_remembered_and_leaves_nothing_behind() -> None:
-    call = launch.remembered(adding)
+    call = remember.remembered(adding)
     a, b = ones(4, 5), ones(4, 5)
     right(call, a, b)
     for _ in range(2):
         with pytest.raises(RuntimeError, match="unlucky"):
             call(ones(4, 13), ones(4, 13))
-        assert launch.RECORD.launches is None
+        assert replay.RECORD.launches is None
         with pytest.raises(ValueError, match="adding: b must be"):
             call(a, ones(5, 5))
     assert right(call, a, b) == "repeated"
 
 
 def test_several_launches_are_not_repeated() -> None:
-    call = launch.remembered(adding)
+    call = remember.remembered(adding)
     a, b = ones(4, 2), ones(4, 2)
     assert right(call, a, b) == right(call, a, b) == "launched launched"
 
@@ -215,7 +269,7 @@ def test_a_launch_for_other_tensors_than_those_given_is_not_repeated() -> None:
     def copying(a: Any, b: Any, *, out: Any = None) -> Any:
         return adding(noted(a.clone()), b, out=out)
 
-    call = launch.remembered(copying)
+    call = remember.remembered(copying)
     a, b = ones(4, 5), ones(4, 5)
     assert right(call, a, b) == right(call, a, b) == "launched"
 
@@ -223,16 +277,16 @@ def test_a_launch_for_other_tensors_than_those_given_is_not_repeated() -> None:
 def test_another_current_device_is_not_served_from_what_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    call = launch.remembered(adding)
+    call = remember.remembered(adding)
     a, b = ones(4, 5), ones(4, 5)
     right(call, a, b)
-    monkeypatch.setattr(launch, "current_device", lambda: 1)
+    monkeypatch.setattr(remember, "current_device", lambda: 1)
     assert right(call, a, b) == "launched"
 
 
 @pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook"])
 def test_a_hook_sees_every_launch(monkeypatch: pytest.MonkeyPatch, hook: str) -> None:
-    call = launch.remembered(adding)
+    call = remember.remembered(adding)
     a, b = ones(4, 5), ones(4, 5)
     right(call, a, b)
     hooks = {"launch_enter_hook": [], "launch_exit_hook": []}
@@ -240,23 +294,23 @@ def test_a_hook_sees_every_launch(monkeypatch: pytest.MonkeyPatch, hook: str) ->
     runtime = SimpleNamespace(
         **{name: SimpleNamespace(calls=calls) for name, calls in hooks.items()}
     )
-    monkeypatch.setattr(launch.triton, "knobs", SimpleNamespace(runtime=runtime))
+    monkeypatch.setattr(replay.triton, "knobs", SimpleNamespace(runtime=runtime))
     assert right(call, a, b) == "launched"
     hooks[hook].clear()
     assert right(call, a, b) == "repeated"
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "MOST_CALLS", 3)
+    monkeypatch.setattr(remember, "MOST_CALLS", 3)
     known: list[dict[Any, Any]] = []
-    learn = launch.learn
+    learn = remember.learn
 
     def watched(launcher: Any, calls: Any, *rest: Any) -> Any:
         known.append(calls)
         return learn(launcher, calls, *rest)
 
-    monkeypatch.setattr(launch, "learn", watched)
-    call = launch.remembered(adding)
+    monkeypatch.setattr(remember, "learn", watched)
+    call = remember.remembered(adding)
     for rows in range(3, 20):
         assert right(call, ones(rows, 5), ones(rows, 5)) == "launched"
         assert right(call, ones(rows, 5), ones(rows, 5)) == "repeated"
@@ -265,7 +319,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_launchers_do_not_share_what_they_know() -> None:
-    one, other = launch.remembered(adding), launch.remembered(adding)
+    one, other = remember.remembered(adding), remember.remembered(adding)
     a, b = ones(4, 5), ones(4, 5)
     right(one, a, b)
     assert right(other, a, b) == "launched"
@@ -273,8 +327,8 @@ def test_two_launchers_do_not_share_what_they_know() -> None:
 
 def test_threads_get_their_own_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight threads call one launcher at sizes of their own, in step and often."""
-    monkeypatch.setattr(launch, "MOST_CALLS", 5)
-    call, start = launch.remembered(adding), threading.Barrier(8)
+    monkeypatch.setattr(remember, "MOST_CALLS", 5)
+    call, start = remember.remembered(adding), threading.Barrier(8)
 
     def work(number: int) -> int:
         start.wait()
@@ -288,26 +342,27 @@ def test_threads_get_their_own_results(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert sorted(pool.map(work, range(8))) == list(range(8))
-    assert {"launched", "repeated"} == set(Played.log)
+    assert {"launched", "repeated"} == set(LOG)
 
 
 def test_in_the_interpreter_nothing_is_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(launch, "INTERPRETED", True)
-    assert launch.remembered(adding) is adding
+    monkeypatch.setattr(remember, "INTERPRETED", True)
+    assert remember.remembered(adding) is adding
 
 
 def test_a_launcher_keeps_its_name_and_words() -> None:
-    call = launch.remembered(adding)
+    call = remember.remembered(adding)
     assert (call.__name__, call.__doc__) == ("adding", adding.__doc__)
 
 
 # -- tensor maps and workspaces ------------------------------------------------------
 
 
+@pytest.mark.parametrize("nested", [False, True], ids=["3.6", "newer"])
 def test_arguments_are_made_once_an_address_and_bounded(
-    monkeypatch: pytest.MonkeyPatch,
+    nested: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
 
@@ -315,18 +370,21 @@ def test_arguments_are_made_once_an_address_and_bounded(
         made.append(address)
         return [f"map {address}", 64, 1]
 
-    monkeypatch.setattr(launch, "encoded", encoded)
-    monkeypatch.setattr(launch, "MOST_ARGUMENTS", 3)
-    arguments = launch.Arguments.__new__(launch.Arguments)
+    monkeypatch.setattr(replay, "encoded", encoded)
+    monkeypatch.setattr(replay, "MOST_ARGUMENTS", 3)
+    arguments = replay.Arguments.__new__(replay.Arguments)
     arguments.grid, arguments.fixed, arguments.values = (2, 1, 1), ("function",), (5,)
-    arguments.like = [("shape", "strides", "zero", {}), None]
+    arguments.like, arguments.nested = [("descriptor", {}), None], nested
     for address in range(1, 10):
         found = arguments[1, address, 7]
-        assert found == (2, 1, 1, 1, "function", f"map {address}", 64, 1, 7, 5)
+        kernel_s = (f"map {address}", 64, 1, 7, 5)
+        mine = (kernel_s,) if nested else kernel_s
+        assert found == (2, 1, 1, 1, "function", *mine)
         assert arguments[1, address, 7] is found
         assert len(arguments) <= 3
     assert made == list(range(1, 10))
-    assert arguments[1, 9, 8][5:] == ("map 9", 64, 1, 8, 5)
+    *_, last = arguments[1, 9, 8]
+    assert (last if nested else arguments[1, 9, 8][5:]) == ("map 9", 64, 1, 8, 5)
     assert arguments[2, 9, 7][3] == 2
     with pytest.raises(ValueError, match="argument"):
         arguments[1, 9]
@@ -334,7 +392,7 @@ def test_arguments_are_made_once_an_address_and_bounded(
 
 def test_signatures_tell_zero_from_minus_zero_and_no_other_numbers() -> None:
     """`Arguments` of one signature are a dict, which would find 0.0 for -0.0."""
-    signatures = [launch.looked_at([one])[0] for one in (0.0, 0.5, 2.0, -0.0, -3.0)]
+    signatures = [remember.looked_at([one])[0] for one in (0.0, 0.5, 2.0, -0.0, -3.0)]
     assert signatures[0] == signatures[1] == signatures[2]
     assert signatures[0] != signatures[3] == signatures[4]
 
@@ -346,10 +404,10 @@ def test_new_results_are_like_the_first_ones(
     def empty(shape: Any, strides: Any, dtype: Any) -> torch.Tensor:
         return torch.empty_strided(shape, strides, dtype=dtype)
 
-    monkeypatch.setattr(launch, "empty", empty)
+    monkeypatch.setattr(remember, "empty", empty)
     like = [torch.empty(4, 2 + one).T for one in range(count)]
     addresses: list[Any] = [17]
-    made = launch.new_results(like)(addresses)
+    made = remember.new_results(like)(addresses)
     tensors = made if count > 1 else (made,)
     assert isinstance(made, tuple if count > 1 else torch.Tensor)
     assert [one.shape for one in tensors] == [one.shape for one in like]
@@ -418,13 +476,8 @@ def test_a_broken_launch_forgets_the_workspaces(
 
     one = launch.Launch(Broken(), (4, 3), (ones(2, 2),), (), tile(), splits=True)
     with pytest.raises(RuntimeError, match="out of resources"):
-        one.run()
+        one.enter()
     assert launch.WORKSPACES == {}
-
-
-def test_only_a_known_triton_is_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch.triton, "__version__", "3.7.1")
-    assert launch.trusted.__wrapped__(CPU) is False
 
 
 # -- select --------------------------------------------------------------------------
@@ -472,7 +525,6 @@ def test_the_first_row_that_holds_serves(
     row: int,
 ) -> None:
     monkeypatch.setattr(support, "architecture", lambda device: sm)
-    monkeypatch.setattr(support, "specializes", lambda sm: sm == 90)
     found = support.select(
         TABLE, CPU, sizes, tma=(GOOD, matrix), warp_specialized=(matrix, GOOD)
     )
@@ -497,22 +549,6 @@ def test_a_row_for_full_waves_serves_what_keeps_processors_busy(
     monkeypatch.setattr(support, "processors", lambda device: 132)
     table = (tile("tma", waves=support.FULL), tile("tiled"))
     assert support.select(table, CPU, (M, N, 64)) is table[row]
-
-
-def test_another_triton_takes_the_next_row_and_says_so_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(support, "architecture", lambda device: 90)
-    monkeypatch.setattr(support.triton, "__version__", "3.7.0")
-    support.specializes.cache_clear()
-    try:
-        with pytest.warns(UserWarning, match="need Triton 3.6, another schedule runs"):
-            assert support.select(TABLE, CPU, (64, 512, 1024)) is TABLE[1]
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            assert support.select(TABLE, CPU, (64, 512, 1024)) is TABLE[1]
-    finally:
-        support.specializes.cache_clear()
 
 
 def test_parts_fill_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -628,4 +664,5 @@ def test_the_last_element_decides_not_the_count() -> None:
 
 
 def test_the_shared_modules_import_without_a_gpu() -> None:
-    assert importlib.import_module("generated._launch").DIRECT_TRITON == "3.6."
+    for name in SHARED:
+        assert importlib.import_module(f"generated.{name.removesuffix('.py')}")

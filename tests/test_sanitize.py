@@ -21,7 +21,6 @@ from gemmgen.model import Tile
 from gemmgen.targets import TARGETS
 from gemmgen.verification import sanitizer, subject
 from gemmgen.verification.aligned import compile_aligned, jit_function
-from gemmgen.verification.compiled import compiles_here
 from gemmgen.verification.findings import FOUND, of_dispatch, read
 from gemmgen.verification.machine_code import dump
 from gemmgen.verification.outcome import Outcome
@@ -152,7 +151,6 @@ SHARED_TILES = [
 ]
 
 
-@pytest.mark.skipif(not compiles_here("warp_specialized"), reason="another Triton")
 @pytest.mark.parametrize("tile", SHARED_TILES, ids=lambda tile: f"w{tile.warps}")
 def test_the_dispatch_that_is_set_aside_is_ordered_by_a_barrier(tile: Tile) -> None:
     """Others meet, read, meet; the first warps write, meet thrice, write and meet.

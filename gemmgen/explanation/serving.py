@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gemmgen.choice import exact_triton, serves
+from gemmgen.choice import describes_operands, serves
 from gemmgen.cost import fills, predicted_time
 from gemmgen.dispatch import Row, Table
 from gemmgen.dtypes import DTYPES
@@ -87,25 +87,28 @@ class Case:
             return Choice(spelled(self.tile), self._raced(), None, {})
         number, row = self._first()
         detours = {}
-        if exact_triton(row.tile):
-            detours["with a Triton other than 3.6"] = self._first(exact=False)
+        if describes_operands(row.tile):
+            detours["if none can describe an operand or result"] = self._first(
+                all_=False
+            )
         if row.tile.described:
             detours["if no descriptor can describe a tensor"] = self._first(plain=True)
         found = self._told(number, row)
         told = {when: self._told(*one) for when, one in detours.items()}
         return Choice(spelled(row.tile), found.source, found, told)
 
-    def _first(self, *, exact: bool = True, plain: bool = False) -> tuple[int, Row]:
-        """The first row that serves, and its number: for every Triton unless `exact`.
+    def _first(self, *, all_: bool = True, plain: bool = False) -> tuple[int, Row]:
+        """The first row that serves, and its number.
 
-        With `plain`, for tensors that no descriptor can describe.
+        With `plain`, for tensors that no descriptor can describe; unless `all_`, for
+        inputs alone that one can.
         """
         return next(
             (number, row)
             for number, row in enumerate(self.plan.rows, start=1)
             if row.architecture <= self.target.architecture
             and _holds(row, self.shape, self.target)
-            and (exact or not exact_triton(row.tile))
+            and (all_ or not describes_operands(row.tile))
             and not (plain and row.tile.described)
             and not undescribed(self.plan, self.shape, row.tile.schedule)
         )

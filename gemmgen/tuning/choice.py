@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
-from gemmgen.choice import FEW, ROUGH, exact_triton, first, reached, sampled
+from gemmgen.choice import FEW, ROUGH, describes_operands, first, reached, sampled
 from gemmgen.cost import Sizes, predicted_time
 from gemmgen.decision import ANY, Grid, Point, Rule, decide
 from gemmgen.model import Tile, spills
@@ -55,9 +55,13 @@ def rules_for(
     others = _decided(rest, plan, target, ROUGH, aligned=not described)
     if not rules:
         return others, []
-    if exact_triton(rules[-1].tile):
+    if describes_operands(rules[-1].tile):
         every = {
-            shape: {tile: time for tile, time in each.items() if not exact_triton(tile)}
+            shape: {
+                tile: time
+                for tile, time in each.items()
+                if not describes_operands(tile)
+            }
             for shape, each in described.items()
         }
         rules += _decided(every, plan, target, ROUGH, aligned=True)

@@ -25,12 +25,6 @@ WHOLE = 16
 """The divisor of sizes and addresses that Triton makes kernels of their own for."""
 
 
-def compiles_here(schedule: str) -> bool:
-    """Whether the Triton at hand is one that the schedule is written for."""
-    wanted = SCHEDULES[schedule].triton
-    return wanted is None or triton.__version__.startswith(f"{wanted}.")
-
-
 def jit_function(module: ModuleType, plan: Plan, schedule: str) -> Any:
     """The kernel of a schedule, from under an autotuner if it has one."""
     kernel = getattr(module, plan.name + SCHEDULES[schedule].kernel_suffix)

@@ -18,7 +18,6 @@ from gemmgen.schedules import described
 from gemmgen.targets import Target
 from gemmgen.verification.aligned import (
     compile_aligned,
-    compiles_here,
     jit_function,
 )
 from gemmgen.verification.machine_code import (
@@ -72,13 +71,10 @@ def check_kernel(
 ) -> Iterator[Compiled]:
     """Compile the kernel of a generated module for all its tiles and targets.
 
-    Of so many processes that share them, `share` says which this one is. Schedules that
-    are written for another Triton are left out, as launchers do.
+    Of so many processes that share them, `share` says which this one is.
     """
     first, count = share
     for target, tile in plan.tiles[first::count]:
-        if not compiles_here(tile.schedule):
-            continue
         kernel = jit_function(module, plan, tile.schedule)
         yield check_tile(plan, kernel, target, tile)
 
