@@ -10,7 +10,7 @@ import pytest
 
 from gemmgen.builder import Report, build, check, outputs, source_name
 from gemmgen.errors import Location, SpecError, SpecErrors, UsageError
-from gemmgen.folder import LAUNCH, LOCK, PACKAGE, SUPPORT, Refused, State
+from gemmgen.folder import LOCK, PACKAGE, SHARED, Refused, State
 from gemmgen.header import entry_hash, head, read, seal
 
 
@@ -115,8 +115,9 @@ def stamps() -> dict[str, tuple[int, int]]:
     return {p.name: (p.stat().st_mtime_ns, p.stat().st_ino) for p in OUT.iterdir()}
 
 
-ALL = [PACKAGE, LAUNCH, SUPPORT, "a.py", "b.py", LOCK]
-EVERY_TEXT = ["__init__", "_launch", "_support", "a", "b"]
+COMMON = sorted(SHARED)
+ALL = [PACKAGE, *COMMON, "a.py", "b.py", LOCK]
+EVERY_TEXT = ["__init__", *(name.removesuffix(".py") for name in COMMON), "a", "b"]
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -132,7 +133,7 @@ class TestBuild:
     def test_the_folder_is_beside_the_first_spec(self) -> None:
         build([write(Path("x/one.yaml"), c=1), SPEC])
         assert sorted(os.listdir("x/generated")) == [
-            PACKAGE, LAUNCH, SUPPORT, "a.py", "b.py", "c.py", LOCK,
+            PACKAGE, *COMMON, "a.py", "b.py", "c.py", LOCK,
         ]  # fmt: skip
 
     def test_the_same_again_renders_and_touches_nothing(
@@ -158,9 +159,9 @@ class TestBuild:
         build([SPEC])
         write(SPEC, a=1)
         assert drift(build([SPEC]))["b.py"] is State.LEFTOVER
-        assert sorted(os.listdir(OUT)) == [PACKAGE, LAUNCH, SUPPORT, "a.py", LOCK]
+        assert sorted(os.listdir(OUT)) == [PACKAGE, *COMMON, "a.py", LOCK]
         assert "__all__ = ['a']" in text(PACKAGE)
-        assert sorted(rows()) == [PACKAGE, LAUNCH, SUPPORT, "a.py"]
+        assert sorted(rows()) == [PACKAGE, *COMMON, "a.py"]
 
     def test_an_edited_file_stops_it(self) -> None:
         build([SPEC])
@@ -174,7 +175,7 @@ class TestBuild:
         assert check([SPEC]).clean
 
     def test_an_edit_is_noticed_where_nothing_else_changed(self) -> None:
-        for name in (PACKAGE, LAUNCH, SUPPORT, "a.py"):
+        for name in (PACKAGE, *COMMON, "a.py"):
             build([SPEC], force=True)
             (OUT / name).write_text(text(name) + "# mine\n")
             assert drift(check([SPEC])) == {name: State.EDITED}
@@ -296,7 +297,7 @@ class TestSeveralSpecs:
         names = [f"k{i}_{j}" for i in range(6) for j in range(5)]
         assert f"__all__ = {names}" in text(PACKAGE)
         assert sorted(os.listdir(OUT)) == sorted(
-            [PACKAGE, LAUNCH, SUPPORT, LOCK, *(f"{name}.py" for name in names)]
+            [PACKAGE, *COMMON, LOCK, *(f"{name}.py" for name in names)]
         )
         assert check(specs).clean and all(check([spec]).clean for spec in specs)
 
@@ -461,7 +462,7 @@ class TestShortcut:
         build([SPEC])
         assert generator.taken() == ["a", "b"]
 
-    @pytest.mark.parametrize("name", [PACKAGE, LAUNCH, SUPPORT, "a.py"])
+    @pytest.mark.parametrize("name", [PACKAGE, *COMMON, "a.py"])
     def test_a_file_that_was_removed_is_rendered(
         self, generator: Generator, name: str
     ) -> None:
@@ -489,7 +490,7 @@ class TestLock:
         assert lock()["black"] == "26"
         listed = [line for line in text(LOCK).splitlines() if '"file": ' in line]
         names = [json.loads(line.rstrip(","))["file"] for line in listed]
-        assert names == sorted(names) == [PACKAGE, LAUNCH, SUPPORT, "a.py", "b.py"]
+        assert names == sorted(names) == [PACKAGE, *COMMON, "a.py", "b.py"]
         found = read(text("a.py"))
         assert found and rows()["a.py"] == {
             "file": "a.py",

@@ -89,7 +89,7 @@ def _tighter_mask(node: ast.AST) -> ast.AST | None:
 
 
 def _floor_division(node: ast.AST) -> ast.AST | None:
-    call = call_of(node, "tl.cdiv", "triton.cdiv")
+    call = call_of(node, "tl.cdiv", "cdiv")
     return ast.BinOp(call.args[0], ast.FloorDiv(), call.args[1]) if call else None
 
 
