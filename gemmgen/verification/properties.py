@@ -5,7 +5,7 @@ Stops at the first fault, with the smallest example that shows it.
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -25,7 +25,13 @@ from gemmgen.verification.choice import check_choice
 from gemmgen.verification.examples import Call, Wrong, check_results
 from gemmgen.verification.examples import run as run_example
 from gemmgen.verification.far import Far, far_call, far_places, give_back
-from gemmgen.verification.fixed import describable, fixed_cases, indescribable, plain
+from gemmgen.verification.fixed import (
+    beyond,
+    describable,
+    fixed_cases,
+    indescribable,
+    plain,
+)
 from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.hardware import Refused
 from gemmgen.verification.launches.machine import real_calls
@@ -208,8 +214,8 @@ class Trial:
             fault = told(error)
             raise Fault(fault.status, f"{fault.story}\n{name}") from error
 
-    def case(self, case: Case, variant: Variant) -> float:
-        """Run one example."""
+    def case(self, case: Case, variant: Variant, again: bool = False) -> float:
+        """Run one example; `again` too, also where its programs have one order."""
         name = f"{described(self.plan, case)}, {variant.name}"
         size = self.attempt(
             name,
@@ -219,7 +225,7 @@ class Trial:
                 case,
                 variant.block,
                 self.device,
-                variant.has_orders,
+                again or variant.has_orders,
             ),
         )
         self.examples += 1
@@ -262,14 +268,13 @@ class Trial:
         check_results(self.plan, call, results, variant.block)
 
     def unforced(self, variant: Variant) -> None:
-        """The module as it is: its own table, or its autotuner's race; bits repeat."""
-        block = variant.block
-        case = Case((block.m + 1,), block.n + 1, block.k + 1)
-        case = next(
-            fixed for fixed in fixed_cases(self.plan, block)
-            if (fixed.rows, fixed.n, fixed.k) == (case.rows, case.n, case.k)
-        )  # fmt: skip
-        self.case(case, variant)
+        """The module as it is: its own table, or its autotuner's race; bits repeat.
+
+        Once with `out`, once with results that are made, which are new each time.
+        """
+        case = beyond(self.plan, variant.block, described=False)
+        for given in (True, False):
+            self.case(replace(case, given=given), variant, again=True)
 
     def drawn(
         self,

@@ -1,0 +1,154 @@
+"""Faults that only launchers, shared files and large sizes have, planted and found.
+
+Each is one that a verification of a few tiles, of `out` that is given and of tiles that
+are forced does not see. Warp-specialized kernels and repeated launches have their own.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from gemmgen import render
+from gemmgen.folder import SHARED
+from gemmgen.plan import Plan, plans
+from gemmgen.spec import parse
+from gemmgen.verification import pool, process
+from gemmgen.verification.outcome import Outcome
+
+SPEC = """
+gemmgen: 1
+targets: [sm_80, sm_90]
+kernels:
+  - name: layer
+    op: linear
+    dtype: bf16
+    epilogue: alpha[] * silu(acc + bias[n]) + residual[m, n]
+"""
+(PLAN,) = plans(parse(SPEC.encode(), "spec.yaml"))
+assert isinstance(PLAN, Plan)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What of the folder's text is replaced wherever it stands, and what is said.
+
+    Only tiles of its schedule are tried.
+    """
+
+    before: str
+    after: str
+    says: str
+    schedule: str = "tiled"
+
+
+N_MASK = "mask_n = offs_n < N"
+LOOP = "for k in range(0, K, BLOCK_K):"
+PARTS = "for i in range(SPLIT_K):"
+SUM = "parts_ptr + i * SIZE + inside"
+INPUTS = "(x, w, bias"
+
+FAULTS: dict[str, Fault] = {
+    "results made in fp64": Fault(
+        "torch.empty(shape, dtype=dtype", "torch.empty(shape, dtype=torch.float64",
+        "y is made as torch.float64",
+    ),
+    "results made column by column": Fault(
+        "torch.empty(shape, dtype=dtype, device=device)",
+        "torch.empty(shape[::-1], dtype=dtype, device=device).permute("
+        "*range(len(shape))[::-1])",
+        "y is made as torch.bfloat16",
+    ),
+    "one result for all calls": Fault(
+        "torch.empty(shape, dtype=dtype, device=device)",
+        "vars(result).setdefault(shape, torch.empty(shape, dtype=dtype, "
+        "device=device))",
+        "shares memory with an earlier one",
+    ),
+    "a size of 1 accepted": Fault(
+        "isinstance(size, str) or size == have",
+        "isinstance(size, str) or have in (1, size)",
+        "w has size 1 along axis 1: ",
+    ),
+    "out may begin where an input does": Fault(
+        "any(tensor.data_ptr() == out.data_ptr() for tensor in inputs)", "False",
+        "out begins where x",
+    ),
+    "columns beyond the second tile": Fault(
+        N_MASK, "mask_n = (offs_n < N) & (offs_n < 2 * BLOCK_N)", "in tile (0, 2)",
+    ),
+    "rows beyond a group": Fault(
+        "mask_m = offs_m < M", "mask_m = offs_m < min(M, 32)", "in tile (2, 0)",
+    ),
+    "K beyond 4096": Fault(LOOP, LOOP.replace("K,", "min(K, 4096),"), "K=4"),
+    "K that is a multiple of 512": Fault(
+        LOOP, LOOP.replace("K,", "K - (K % 512 == 0) * BLOCK_K,"), "K=512",
+    ),
+    "parts beyond the sixteenth": Fault(
+        PARTS, "for i in range(min(SPLIT_K, 16)):", "K=1024", "split_k",
+    ),
+    "parts summed from the one that comes last": Fault(
+        SUM, "parts_ptr + (i + tl.program_id(1)) % SPLIT_K * SIZE + inside",
+        "y differs from one run to the next", "tma",
+    ),
+    "descriptors of any width": Fault(
+        "matrix.shape[1] * size % 16 == 0", "True", "writes beyond rows",
+        "persistent",
+    ),
+    "descriptors of overlapping rows": Fault(
+        "(rows >= matrix.shape[1] or matrix.shape[0] == 1)", "True", "its rows overlap",
+        "tma",
+    ),
+    "descriptors that start anywhere": Fault(
+        "matrix.data_ptr() % 16 == 0", "True", "16-byte aligned", "persistent",
+    ),
+    "w not asked whether it can be described": Fault(
+        "tma=(x, w)", "tma=(x,)", "16-byte aligned", "tma",
+    ),
+    "y not asked whether it can be described": Fault(
+        "persistent=(x, w, y)", "persistent=(x, w)", "a descriptor of", "persistent",
+    ),
+    "bias not asked for its offsets": Fault(
+        "offset_type(x, w, bias, residual, y)", "offset_type(x, w, residual, y)",
+        "beyond 2^31 along axis 0 of bias",
+    ),
+    "offsets of the longest axis": Fault(
+        "last = sum(", "last = max(", "beyond 2^31 along axis 0 and 1 of x",
+    ),
+    "a number of one decimal": Fault(
+        "return float(value)", "return round(float(value), 1)", "alpha=0.2968017",
+    ),
+}  # fmt: skip
+
+
+def planted(folder: Path, fault: Fault) -> process.Subject:
+    """The kernel's folder with the fault wherever its text stands."""
+    folder.mkdir()
+    texts = {name: render.shared(name) for name in SHARED}
+    texts["layer.py"] = render.module(PLAN, "spec.yaml")
+    assert any(fault.before in text for text in texts.values()), fault.before
+    for name, text in texts.items():
+        changed = text.replace(fault.before, fault.after)
+        (folder / name).write_text(changed, encoding="utf-8")
+    return process.Subject(
+        PLAN, folder / "layer.py", "spec.yaml", schedule=fault.schedule
+    )
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    """What is said of each."""
+    root = tmp_path_factory.mktemp("planted")
+    subjects = [
+        planted(root / str(number), fault)
+        for number, fault in enumerate(FAULTS.values())
+    ]
+    found = pool.run_properties(subjects, "cpu", "quick", 7)
+    return dict(zip(FAULTS, found, strict=True))
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_is_found(name: str, outcomes: dict[str, Outcome]) -> None:
+    outcome = outcomes[name]
+    assert not outcome.ok
+    assert FAULTS[name].says in outcome.detail, outcome.detail
