@@ -3,7 +3,7 @@
 import json
 import math
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -120,6 +120,51 @@ def test_notes_are_told_and_fail_nothing() -> None:
     assert "note" not in Verification((plain,), {}, 1.0).as_text()
     assert Outcome.read(json.loads(json.dumps(asdict(noted)))) == noted
     assert pool._joined([noted, few]).notes == ("a", "b", "c", "d", "e")
+
+
+def test_text_says_what_did_not_run_and_what_to_run_next() -> None:
+    ran = {"schedules": ("tiled", "tma"), "ran": ("tiled",), "largest": (5, 70, 9)}
+    one = Outcome("first", "properties", "cpu", "passed", **ran)
+    facts = {"torch": "2"}
+    told = Verification((one,), facts, 3.0, more="to see more: run this").as_text()
+    head, row, *_ = told.splitlines()
+    assert head.split()[-5:] == ["sizes", "up", "to", "only", "compiled"]
+    assert row.split()[-2:] == ["5x70x9", "tma"]
+    assert told.splitlines()[-2].startswith("no GPU: kernels were interpreted")
+    assert told.splitlines()[-1] == "to see more: run this"
+    every = replace(one, ran=("tiled", "tma"), device="cuda")
+    told = Verification((every,), facts, 3.0).as_text()
+    assert told.splitlines()[1].split()[-1] == "none"
+    assert "no GPU" not in told
+    data = Verification((one,), facts, 3.0).as_json()["outcomes"][0]
+    assert (data["compiled_only"], data["largest"]) == (["tma"], (5, 70, 9))
+
+
+def test_what_ran_is_known_of_a_run(spec: Path, capsys) -> None:
+    assert verify(spec, "--only", "second") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split()[-5:] == ["sizes", "up", "to", "only", "compiled"]
+    assert lines[1].split()[-2:] == ["70016x70016x65584", "none"]
+    assert lines[-1] == (
+        f"to see more: gemmgen verify {spec} with --self-test (faults are planted and "
+        "found), or --profile deep (more examples), or on a GPU without --cpu, "
+        "--sanitize"
+    )
+
+
+def test_nothing_built_is_said_once_and_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    path = tmp_path / "spec.yaml"
+    path.write_text(SPEC)
+    monkeypatch.setattr("gemmgen.verification.Ready", None)  # no process is started
+    assert verify(path) == 2
+    folder = tmp_path / "generated"
+    assert capsys.readouterr().err == (
+        f"gemmgen: {folder} has no kernels yet: run `gemmgen build {path}` first\n"
+    )
+    assert verify(path, "-o", str(tmp_path / "other")) == 2
+    assert f"`gemmgen build {path} -o {tmp_path / 'other'}`" in capsys.readouterr().err
 
 
 def test_what_had_ended_before_an_interrupt_is_reported(

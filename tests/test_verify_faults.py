@@ -362,7 +362,7 @@ def test_draws_do_not_depend_on_how_many_share_a_kernel(tmp_path: Path) -> None:
     import torch
 
     from gemmgen.verification.profiles import PROFILES
-    from gemmgen.verification.properties import Trial
+    from gemmgen.verification.trial import Trial
 
     def draws(device: str, profile: str, tiles: int) -> list[int]:
         trial = Trial(PLANS["plain"], tmp_path, torch.device(device), print)
@@ -386,8 +386,8 @@ def test_deep_tries_first_what_failed_before(
     from gemmgen.verification.cases import Case
     from gemmgen.verification.comparison import Block
     from gemmgen.verification.profiles import PROFILES
-    from gemmgen.verification.properties import Trial
     from gemmgen.verification.subject import Variant
+    from gemmgen.verification.trial import Trial
     from gemmgen.verification.trouble import Fault as Failure
 
     monkeypatch.chdir(tmp_path)

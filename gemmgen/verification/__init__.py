@@ -6,7 +6,6 @@ Decides what is checked and in what order; the checks are the modules beside thi
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -41,19 +40,19 @@ def verify(
 
     A kernel whose file has drifted is neither compiled nor run. With `self_test` its
     mutants are verified after it; with `sanitize` all but drift is compute-sanitizer's.
-    Raises `Interrupted` with the checks that had ended.
+    Raises `Interrupted` with the checks that had ended, `UsageError` if none is built.
     """
+    _require_built(specs, out)
     started = time.monotonic()
-    early = nullcontext() if sanitize else Ready()
-    with early as ready, ThreadPoolExecutor(1) as beside:
-        # Torch takes as long to import as a check, a GPU's name as long as a kernel.
+    with Ready(0 if sanitize else None) as ready, ThreadPoolExecutor(1) as beside:
         checked = beside.submit(builder.check, specs, out, only=only)
-        device = _device(cpu, sanitize)
-        facts = beside.submit(environment, device)
+        device = _device(cpu, sanitize)  # importing torch takes as long as a check
         report = checked.result()
         subjects = _subjects(specs, report.folder, only)
         drifted = _drift(report, [one.plan.name for one in subjects])
+        facts = beside.submit(environment, device)
         run = _Run(drifted, facts, started, on_done)
+        run.more = _more(specs, device, profile, self_test)
         sound = [one for one in subjects if drifted[one.plan.name].ok]
         try:
             if sanitize:
@@ -75,6 +74,7 @@ class _Run:
     facts: Future[dict[str, str]]
     started: float
     on_done: OnDone | None
+    more: str = ""
     ended: list[Outcome] = field(default_factory=list)
 
     def tell(self, outcome: Outcome) -> None:
@@ -95,12 +95,32 @@ class _Run:
         every = [*self.drifted.values(), *found]
         every.sort(key=lambda outcome: order.index(outcome.kernel))
         seconds = time.monotonic() - self.started
-        return Verification(tuple(every), self.facts.result(), seconds, kills)
+        facts = self.facts.result()
+        return Verification(tuple(every), facts, seconds, kills, self.more)
 
     def so_far(self) -> Verification:
         """The same of a run that was interrupted."""
         self.facts.result()["interrupted"] = "the checks that had ended"
         return self.result(self.ended)
+
+
+def _require_built(specs: Sequence[Path], out: Path | None) -> None:
+    """Say at once, and once, that there is nothing to verify yet."""
+    folder = builder.output_folder(specs, out) if specs else None
+    if folder is not None and not any(folder.glob("*.py")):
+        command = " ".join(["gemmgen build", *map(str, specs)])
+        command += f" -o {out}" if out is not None else ""
+        raise UsageError(f"{folder} has no kernels yet: run `{command}` first")
+
+
+def _more(specs: Sequence[Path], device: str, profile: str, self_test: bool) -> str:
+    """The command with what this run has left out."""
+    further = [] if self_test else ["--self-test (faults are planted and found)"]
+    if profile != "deep":
+        further.append("--profile deep (more examples)")
+    further.append("on a GPU " + "without --cpu, " * (device == "cpu") + "--sanitize")
+    command = " ".join(["gemmgen verify", *map(str, specs)])
+    return f"to see more: {command} with {', or '.join(further)}"
 
 
 def _subjects(specs: Sequence[Path], folder: Path, only: str | None) -> list[Subject]:

@@ -15,7 +15,9 @@ class Outcome:
 
     `worst` is the largest error seen, in parts of the bound; `detail` says what is
     wrong and how to see it again; of a check that passed, what it set aside, if it did.
-    `notes` are what a user may want to know and is no fault.
+    `notes` are what a user may want to know and is no fault. Of a check that runs
+    kernels, `ran` are those of the `schedules` that did run, and `largest` the largest
+    M, N and K.
     """
 
     kernel: str
@@ -27,11 +29,20 @@ class Outcome:
     worst: float = 0.0
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+    schedules: tuple[str, ...] = ()
+    ran: tuple[str, ...] = ()
+    largest: tuple[int, ...] = ()
 
     @classmethod
     def read(cls, plain: dict[str, Any]) -> "Outcome":
         """What `asdict` made of one, after a way through JSON."""
-        return cls(**{**plain, "notes": tuple(plain["notes"])})
+        lists = {key: tuple(one) for key, one in plain.items() if type(one) is list}
+        return cls(**plain | lists)
+
+    @property
+    def compiled_only(self) -> list[str]:
+        """The schedules that were compiled and did not run."""
+        return [name for name in self.schedules if name not in self.ran]
 
     @property
     def ok(self) -> bool:

@@ -24,10 +24,13 @@ OnDone = Callable[[Outcome], object]
 
 
 class Ready:
-    """Processes started before it is known what for: torch takes seconds to import."""
+    """Processes started before it is known what for: torch takes seconds to import.
 
-    def __init__(self) -> None:
-        count = min(_MOST_ON_A_GPU, _cores())
+    As many as can be used, unless a number is given.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        count = min(_MOST_ON_A_GPU, _cores()) if most is None else most
         self.idle = deque(Process() for _ in range(count))
 
     def take(self) -> Process:
@@ -141,6 +144,8 @@ def _joined(parts: Sequence[Outcome]) -> Outcome:
         worst=max(part.worst for part in parts),
         seconds=max(part.seconds for part in parts),
         notes=tuple(note for part in parts for note in part.notes),
+        ran=tuple(sorted({name for part in parts for name in part.ran})),
+        largest=tuple(map(max, zip(*(part.largest for part in parts), strict=False))),
     )
 
 

@@ -4,45 +4,20 @@ Stops at the first fault, with the smallest example that shows it.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
-from types import ModuleType
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import torch
-
-from gemmgen.plan import Plan
 from gemmgen.verification import subject
-from gemmgen.verification.cases import (
-    Case,
-    compiled_cases,
-    described,
-    interpreted_cases,
-)
-from gemmgen.verification.choice import check_choice
-from gemmgen.verification.examples import Call, Wrong, check_results
-from gemmgen.verification.examples import run as run_example
-from gemmgen.verification.far import Far, far_call, far_places, give_back
-from gemmgen.verification.fixed import (
-    beyond,
-    describable,
-    fixed_cases,
-    indescribable,
-    plain,
-)
-from gemmgen.verification.gluon.misuse import Misuse
-from gemmgen.verification.hardware import Refused
+from gemmgen.verification.cases import Case
+from gemmgen.verification.far import far_places
+from gemmgen.verification.fixed import describable, fixed_cases, indescribable, plain
 from gemmgen.verification.launches.machine import real_calls
-from gemmgen.verification.memory import OutOfBounds, Unclean
 from gemmgen.verification.pipelined import Pipelined, pipelined
 from gemmgen.verification.profiles import Profile
-from gemmgen.verification.refusals import check_refusals
-from gemmgen.verification.shrinking import try_drawn
 from gemmgen.verification.stretched import GROUP, large, many_tiles, small, stretched
 from gemmgen.verification.subject import Variant
-from gemmgen.verification.trouble import Fault, told
+from gemmgen.verification.trial import Trial
 from gemmgen.verification.views import DESCRIBABLE
 
 Item = TypeVar("Item")
@@ -51,252 +26,108 @@ _AT_ONCE = 4
 """Fixed or far examples of one step: about three compilations on a GPU."""
 
 
-@dataclass
-class Trial:
-    """One kernel on one device, and what was found so far.
+def run(trial: Trial, profile: Profile, number: int) -> None:
+    """Try everything; raise `Fault` at the first thing that is wrong."""
+    trial.module = trial.attempt("import", lambda: subject.load(trial.path))
+    found = trial.attempt(
+        "tiles", lambda: subject.variants(trial.plan, trial.module, trial.device)
+    )
+    if not trial.on_gpu:
+        found = [*found, *pipelined(trial.plan, trial.module)]
+    found = [one for one in found if trial.schedule in (None, one.schedule)]
+    first, count = trial.share
+    for step in list(_steps(trial, found, profile, number))[first::count]:
+        step()
 
-    `beat` is told every example before it runs, so that a crash has a name. Of so many
-    processes that share a kernel's steps, `share` says which this one is. With a
-    `schedule`, only its tiles are tried.
+
+def _steps(
+    trial: Trial, found: list[Variant], profile: Profile, number: int
+) -> Iterator[Callable[[], None]]:
+    """What is done for a kernel of these tiles, in independent parts.
+
+    They do not depend on how many processes share them, so that a seed repeats.
     """
-
-    plan: Plan
-    path: Path
-    device: torch.device
-    beat: Callable[[str], object]
-    share: tuple[int, int] = (0, 1)
-    schedule: str | None = None
-    examples: int = 0
-    worst: float = 0.0
-    module: ModuleType = field(init=False)
-
-    @property
-    def launcher(self) -> Callable[..., Any]:
-        """The function under test."""
-        return subject.launcher(self.plan, self.module)
-
-    @property
-    def processors(self) -> int:
-        """How many tiles a GPU computes at once, at least; 0 for the interpreter."""
-        if not self.on_gpu:
-            return 0
-        found = torch.cuda.get_device_properties(self.device).multi_processor_count
-        return int(found)
-
-    @property
-    def on_gpu(self) -> bool:
-        """Whether each new signature compiles a kernel."""
-        return bool(self.device.type == "cuda")
-
-    def run(self, profile: Profile, number: int) -> None:
-        """Try everything; raise `Fault` at the first thing that is wrong."""
-        self.module = self.attempt("import", lambda: subject.load(self.path))
-        found = self.attempt(
-            "tiles", lambda: subject.variants(self.plan, self.module, self.device)
-        )
-        if not self.on_gpu:
-            found = [*found, *pipelined(self.plan, self.module)]
-        found = [one for one in found if self.schedule in (None, one.schedule)]
-        first, count = self.share
-        for step in list(self.steps(found, profile, number))[first::count]:
-            step()
-
-    def steps(
-        self, found: list[Variant], profile: Profile, number: int
-    ) -> Iterator[Callable[[], None]]:
-        """What is done for a kernel of these tiles, in independent parts.
-
-        They do not depend on how many processes share them, so that a seed repeats.
-        """
-        yield self.refuse
-        yield partial(self.choose, number)
-        seeds, seen = itertools.count(number), set[object]()
-        for variant in found:
-            text = variant.schedule if self.on_gpu else variant.text
-            first = text not in seen
-            seen.add(text)
-            if isinstance(variant, Pipelined):
-                yield from self.always(variant, variant.cases(self.plan))
-            if first:
-                yield from self.once(variant, profile, number)
-            elif self.on_gpu:
-                yield from self.always(variant, filter(plain, self.cases(variant)))
-            for examples in self.draws(profile, len(found)):
-                drawn = partial(
-                    self.drawn,
-                    profile=profile,
-                    examples=examples,
-                    number=next(seeds),
-                    views=None if first else DESCRIBABLE,
-                )
-                yield partial(self.forced, variant, drawn)
-        yield partial(self.unforced, found[0])
-        calls = real_calls(self.plan, self.module) if self.on_gpu else ()
-        yield from (partial(self.attempt, *one) for one in calls)
-
-    def once(
-        self, variant: Variant, profile: Profile, number: int
-    ) -> Iterator[Callable[[], None]]:
-        """What is tried with one tile of each text, the smallest.
-
-        It stands for all of its schedule where each case compiles a kernel; in the
-        interpreter tiles of one text differ by size alone, and a smaller one is faster.
-        """
-        own = variant if self.on_gpu else small(variant)
-        roles = variant.described(self.plan)
-        yield from self.always(own, self.cases(own))
-        yield from self.always(own, indescribable(self.plan, roles))
-        for far in _batches(far_places(self.plan, own.block, roles)):
-            yield partial(self.forced, own, partial(self.far_away, far))
-        if self.on_gpu:
-            yield from self.always(own, large(self.plan, own))
-            return
-        for cut, case in stretched(self.plan, own):
-            yield partial(self.forced, cut, partial(self.fixed, [case]))
-        for cut, programs in many_tiles(own, number):
-            drawn = partial(
-                self.drawn,
-                profile=profile,
-                examples=max(3, profile.examples // 2),
-                number=number,
-                programs=programs,
-            )
-            yield partial(self.forced, cut, drawn)
-
-    def always(
-        self, variant: Variant, cases: Iterable[Case]
-    ) -> Iterator[Callable[[], None]]:
-        """Cases with one tile, some at a time."""
-        for some in _batches(cases):
-            yield partial(self.forced, variant, partial(self.fixed, some))
-
-    def cases(self, variant: Variant) -> Iterator[Case]:
-        """What is always tried with a tile.
-
-        What descriptors cannot describe runs another schedule, which has its own turn;
-        on a GPU it would compile that.
-        """
+    yield trial.refuse
+    yield partial(trial.choose, number)
+    seeds, seen = itertools.count(number), set[object]()
+    for variant in found:
+        text = variant.schedule if trial.on_gpu else variant.text
+        first = text not in seen
+        seen.add(text)
         if isinstance(variant, Pipelined):
-            return iter(())
-        group = 0 if self.on_gpu else GROUP
-        cases = fixed_cases(self.plan, variant.block, self.processors, group)
-        if not variant.described(self.plan):
-            return cases
-        return (
-            one for one in cases
-            if describable(self.plan, one) or not (self.on_gpu or one.m * one.n * one.k)
-        )  # fmt: skip
+            yield from _always(trial, variant, variant.cases(trial.plan))
+        if first:
+            yield from _once(trial, variant, profile, number)
+        elif trial.on_gpu:
+            yield from _always(trial, variant, filter(plain, _cases(trial, variant)))
+        for examples in trial.draws(profile, len(found)):
+            drawn = partial(
+                trial.drawn,
+                profile=profile,
+                examples=examples,
+                number=next(seeds),
+                views=None if first else DESCRIBABLE,
+            )
+            yield partial(trial.forced, variant, drawn)
+    yield partial(trial.unforced, found[0])
+    calls = real_calls(trial.plan, trial.module) if trial.on_gpu else ()
+    yield from (partial(trial.attempt, *one) for one in calls)
 
-    def draws(self, profile: Profile, tiles: int) -> list[int]:
-        """How many examples each draw of a tile has.
 
-        On a GPU each may compile a kernel anew: more and smaller draws, which several
-        processes make at once.
-        """
-        examples = profile.examples_of(tiles)
-        most = profile.at_once if self.on_gpu else examples
-        count = -(-examples // most)
-        return [examples // count + (i < examples % count) for i in range(count)]
+def _once(
+    trial: Trial, variant: Variant, profile: Profile, number: int
+) -> Iterator[Callable[[], None]]:
+    """What is tried with one tile of each text, the smallest.
 
-    def forced(self, variant: Variant, step: Callable[[Variant], None]) -> None:
-        """One step with every launch on one tile."""
-        with variant.forced(self.module):
-            step(variant)
-
-    def attempt(self, name: str, action: Callable[[], Any]) -> Any:
-        """Do something; any exception becomes a `Fault` that tells what was tried."""
-        self.beat(name)
-        try:
-            return action()
-        except (Wrong, OutOfBounds, Unclean, Misuse, Refused) as wrong:
-            raise Fault("failed", f"{wrong}\n{name}") from wrong
-        except Exception as error:
-            fault = told(error)
-            raise Fault(fault.status, f"{fault.story}\n{name}") from error
-
-    def case(self, case: Case, variant: Variant, again: bool = False) -> float:
-        """Run one example; `again` too, also where its programs have one order."""
-        name = f"{described(self.plan, case)}, {variant.name}"
-        size = self.attempt(
-            name,
-            lambda: run_example(
-                self.plan,
-                self.launcher,
-                case,
-                variant.block,
-                self.device,
-                again or variant.has_orders,
-            ),
+    It stands for all of its schedule where each case compiles a kernel; in the
+    interpreter tiles of one text differ by size alone, and a smaller one is faster.
+    """
+    own = variant if trial.on_gpu else small(variant)
+    roles = variant.described(trial.plan)
+    yield from _always(trial, own, _cases(trial, own))
+    yield from _always(trial, own, indescribable(trial.plan, roles))
+    for far in _batches(far_places(trial.plan, own.block, roles)):
+        yield partial(trial.forced, own, partial(trial.far_away, far))
+    if trial.on_gpu:
+        yield from _always(trial, own, large(trial.plan, own))
+        return
+    for cut, case in stretched(trial.plan, own):
+        yield partial(trial.forced, cut, partial(trial.fixed, [case]))
+    for cut, programs in many_tiles(own, number):
+        drawn = partial(
+            trial.drawn,
+            profile=profile,
+            examples=max(3, profile.examples // 2),
+            number=number,
+            programs=programs,
         )
-        self.examples += 1
-        self.worst = max(self.worst, float(size))
-        return float(size)
+        yield partial(trial.forced, cut, drawn)
 
-    def refuse(self) -> None:
-        """Calls that must raise ValueError."""
-        self.examples += self.attempt(
-            "refusals", lambda: check_refusals(self.plan, self.launcher, self.device)
-        )
 
-    def choose(self, number: int) -> None:
-        """Calls of the table's own choice."""
-        self.examples += self.attempt(
-            "the choice of a tile",
-            lambda: check_choice(self.plan, self.module, number),
-        )
+def _always(
+    trial: Trial, variant: Variant, cases: Iterable[Case]
+) -> Iterator[Callable[[], None]]:
+    """Cases with one tile, some at a time."""
+    for some in _batches(cases):
+        yield partial(trial.forced, variant, partial(trial.fixed, some))
 
-    def fixed(self, cases: Sequence[Case], variant: Variant) -> None:
-        """Examples that are always tried."""
-        for case in cases:
-            self.case(case, variant)
 
-    def far_away(self, places: Sequence[Far], variant: Variant) -> None:
-        """Offsets beyond 2^31, along axes of tensors."""
-        for place in places:
-            try:
-                call = far_call(self.plan, place, self.device)
-            except (torch.OutOfMemoryError, OSError):
-                return  # a small GPU, or a process so limited, cannot hold such tensors
-            self.attempt(str(place), partial(self.far, call, variant))
-            self.examples += 1
-            del call
-            give_back(self.device)
+def _cases(trial: Trial, variant: Variant) -> Iterator[Case]:
+    """What is always tried with a tile.
 
-    def far(self, call: Call, variant: Variant) -> None:
-        """One call with large offsets."""
-        results = call.of(self.plan, self.launcher)
-        check_results(self.plan, call, results, variant.block)
-
-    def unforced(self, variant: Variant) -> None:
-        """The module as it is: its own table, or its autotuner's race; bits repeat.
-
-        Once with `out`, once with results that are made, which are new each time.
-        """
-        case = beyond(self.plan, variant.block, described=False)
-        for given in (True, False):
-            self.case(replace(case, given=given), variant, again=True)
-
-    def drawn(
-        self,
-        variant: Variant,
-        profile: Profile,
-        examples: int,
-        number: int,
-        views: Sequence[str] | None = None,
-        programs: int = 0,
-    ) -> None:
-        """The examples that Hypothesis draws for one tile; on a GPU of these views."""
-        plan, block, roles = self.plan, variant.block, variant.described(self.plan)
-        if self.on_gpu:
-            cases = compiled_cases(plan, block, roles, views)
-        else:
-            cases = interpreted_cases(plan, block, roles, programs)
-        folder = f"{plan.name}-{block}-{self.device.type}"
-
-        def action(case: Case) -> float:
-            return self.case(case, variant)
-
-        try_drawn(cases, action, profile, examples, number, folder)
+    What descriptors cannot describe runs another schedule, which has its own turn;
+    on a GPU it would compile that.
+    """
+    if isinstance(variant, Pipelined):
+        return iter(())
+    group = 0 if trial.on_gpu else GROUP
+    cases = fixed_cases(trial.plan, variant.block, trial.processors, group)
+    if not variant.described(trial.plan):
+        return cases
+    return (
+        one for one in cases
+        if describable(trial.plan, one) or not (trial.on_gpu or one.m * one.n * one.k)
+    )  # fmt: skip
 
 
 def _batches(items: Iterable[Item]) -> list[tuple[Item, ...]]:

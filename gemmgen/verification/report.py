@@ -2,7 +2,7 @@
 
 import platform
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from typing import Any
@@ -19,12 +19,16 @@ _MOST_NOTES = 3
 
 @dataclass(frozen=True)
 class Verification:
-    """Every outcome of a run, in the order of the specs' kernels and of the checks."""
+    """Every outcome of a run, in the order of the specs' kernels and of the checks.
+
+    `more` says what to run to see more.
+    """
 
     outcomes: tuple[Outcome, ...]
     environment: dict[str, str]
     seconds: float
     kills: tuple[Kill, ...] = ()
+    more: str = ""
 
     @property
     def failures(self) -> tuple[Outcome, ...]:
@@ -41,12 +45,15 @@ class Verification:
         return {
             "environment": self.environment,
             "seconds": round(self.seconds, 1),
-            "outcomes": [asdict(one) for one in self.outcomes],
+            "outcomes": [
+                {**asdict(one), "compiled_only": one.compiled_only}
+                for one in self.outcomes
+            ],
             "mutants": [asdict(one) for one in self.kills],
         }
 
     def as_text(self) -> str:
-        """A row a kernel, then every failure in full, notes, and the sum."""
+        """A row a kernel, failures, notes, the sum, what did not run, and what next."""
         kernels = list(dict.fromkeys(one.kernel for one in self.outcomes))
         rows = [
             _row(name, [one for one in self.outcomes if one.kernel == name])
@@ -58,7 +65,8 @@ class Verification:
         ]
         kills = [table(kill_table(self.kills))] if self.kills else []
         parts = [table(rows), *kills, *failures, *self._notes()]
-        return "\n\n".join([*parts, self._sum(len(kernels))])
+        last = "\n".join([self._sum(len(kernels)), *self._limits()])
+        return "\n\n".join([*parts, last])
 
     def _notes(self) -> list[str]:
         """What is no fault, some lines a check."""
@@ -69,6 +77,16 @@ class Verification:
             said = f"{one.kernel}: and {more} more such tiles, with --format json"
             told += [*lines, said] if more else lines
         return ["\n".join(["no faults, but worth a note:", *told])] if told else []
+
+    def _limits(self) -> Iterator[str]:
+        """What no kernel's row tells: how far the run went, and how to go on."""
+        if any(one.device == "cpu" for one in self.outcomes):
+            yield (
+                "no GPU: kernels were interpreted, their machine code did not run; "
+                "races and the limits of hardware show there alone"
+            )
+        if self.more and self.ok:
+            yield self.more
 
     def _sum(self, kernels: int) -> str:
         failed = len({one.kernel for one in self.failures})
@@ -94,13 +112,15 @@ class Verification:
         lines = [
             f"{facts}; {examples} examples, {len(self.failures)} failures",
             "",
-            "| kernel | check | device | status | examples | worst error / bound | s |",
-            "| --- | --- | --- | --- | --- | --- | --- |",
+            "| kernel | check | device | status | examples | worst error / bound | s "
+            "| sizes up to | only compiled |",
+            f"|{' --- |' * 9}",
         ]
         lines += [
             f"| {one.kernel} | {one.check} | {one.device} | {_told(one)} "
             f"| {one.examples or ''} | {f'{one.worst:.3f}' if one.worst else ''} "
-            f"| {one.seconds:.1f} |"
+            f"| {one.seconds:.1f} | {'x'.join(map(str, one.largest))} "
+            f"| {', '.join(one.compiled_only)} |"
             for one in self.outcomes
         ]
         rows = kill_table(self.kills)
@@ -136,6 +156,9 @@ def _row(kernel: str, outcomes: Sequence[Outcome]) -> dict[str, str]:
     for one in outcomes:
         label = one.check if one.device == "none" else f"{one.check} ({one.device})"
         row[label] = _cell(one) if one.ok else one.status
+        if one.schedules:
+            row["sizes up to"] = "x".join(map(str, one.largest))
+            row["only compiled"] = ", ".join(one.compiled_only) or "none"
     return row
 
 

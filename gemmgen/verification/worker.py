@@ -158,7 +158,8 @@ def _verified(
     """Verify one kernel's properties."""
     import torch
 
-    from gemmgen.verification.properties import Trial
+    from gemmgen.verification import properties
+    from gemmgen.verification.trial import Trial
     from gemmgen.verification.trouble import Fault
 
     started = time.monotonic()
@@ -173,13 +174,14 @@ def _verified(
     )
     status, story = "passed", ""
     try:
-        trial.run(PROFILES[order["profile"]], order["seed"])
+        properties.run(trial, PROFILES[order["profile"]], order["seed"])
     except Fault as fault:
         status, story = fault.status, fault.story
     seconds = time.monotonic() - started
     return Outcome(
         plan.name, "properties", order["device"], status, story,
         trial.examples, trial.worst, seconds,
+        schedules=plan.schedules, ran=tuple(sorted(trial.ran)), largest=trial.largest,
     )  # fmt: skip
 
 
