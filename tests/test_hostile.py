@@ -1,6 +1,6 @@
 """Hostile and broken input, through the real command line, under limits.
 
-Each case ends within 2 s and 500 MB in a located error or in a build, with no
+Each case ends within 5 s of CPU time and 500 MB in a located error or in a build, with no
 traceback and no byte written outside the output folder. Texts of single errors are
 held by `test_errors.py`, whose files are part of the corpus.
 """
@@ -27,7 +27,8 @@ from gemmgen.spec import parse
 from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS, BYTES = 2.0, 500_000_000
+# What takes most takes 1 s, and twice as long where others use the same core.
+SECONDS, BYTES = 5.0, 500_000_000
 LOCATED = re.compile(r"spec\.yaml:\d+:\d+: \S")
 GOOD = """\
 gemmgen: 1
