@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 from functools import partial
 from itertools import pairwise
@@ -19,9 +20,11 @@ from gemmgen.cli import main
 from gemmgen.errors import EnvironmentMissing
 from gemmgen.model import Tile
 from gemmgen.targets import TARGETS
-from gemmgen.verification import sanitizer, subject
+from gemmgen.verification import consan, sanitizer, subject
 from gemmgen.verification.aligned import compile_aligned, jit_function
+from gemmgen.verification.comparison import Block
 from gemmgen.verification.findings import FOUND, of_dispatch, read
+from gemmgen.verification.fixed import plain
 from gemmgen.verification.machine_code import dump
 from gemmgen.verification.outcome import Outcome
 from gemmgen.verification.process import Subject
@@ -208,10 +211,49 @@ def test_the_command_and_its_environment(monkeypatch: pytest.MonkeyPatch) -> Non
     assert line[:3] == ["compute-sanitizer", "--tool", "memcheck"]
     assert line[line.index("--error-exitcode") + 1] == str(FOUND)
     assert line[-1] == "job.json"
-    variables = environment("cuda")
+    variables = environment("memcheck", "cuda")
     assert variables["PYTORCH_NO_CUDA_MEMORY_CACHING"] == "1"
     assert variables["TRITON_INTERPRET"] == "0"
     assert "PYTORCH_CUDA_ALLOC_CONF" not in variables
+    assert "TRITON_INSTRUMENTATION_MODE" not in variables
+
+
+def test_triton_s_own_sanitizer_needs_no_program() -> None:
+    line = command("consan", Path("job.json"))
+    assert (line[0], line[-1]) == (sys.executable, "job.json")
+    variables = environment("consan", "cuda")
+    assert variables["TRITON_INSTRUMENTATION_MODE"] == "consan"
+    assert variables["CUDA_LAUNCH_BLOCKING"] == "1"
+
+
+def test_an_assertion_on_the_gpu_is_the_finding() -> None:
+    said = "one.py:9: one_kernel: block: [0,0,0], thread: [3,0,0] Assertion `Buffer b"
+    text = mark("start", "one") + mark("case", "one", case="M=16") + f"{said}\n"
+    text += mark("error", "one", story="AcceleratorError: device-side assert triggered")
+    (outcome,) = judged("consan", "cuda", Session(text, 1, 1.0), {"one": []})
+    assert (outcome.status, outcome.detail) == ("failed", f"{said}\nM=16")
+
+
+def test_its_cases_end_and_begin_rings_and_turns() -> None:
+    """Few programs, so that one has another tile to go on with."""
+    path = ROOT / "generated" / "linear_bias.py"
+    (one,) = (each for each in plan.load(ROOT / "spec.yaml") if each.name == path.stem)
+    module = subject.load(path)
+    tiles = {row[5:]: row for row in module.TILES if row.schedule == "warp_specialized"}
+    assert consan.concerns(one) and len(tiles) > 2
+    for row in tiles.values():
+        block = Block(row.m, row.n, row.k)
+        variant = subject.Variant(block, "TILES", (row,), row.schedule)
+        made = list(cases(one, variant, "consan"))
+        assert {-(-case.k // row.k) for case in made} == {
+            1, 2, row.stages, row.stages + 1
+        }  # fmt: skip
+        assert {-(-case.m // row.m) for case in made} == {1, 3, 5}
+        assert all(case.n % 16 == case.k % 16 == 0 and plain(case) for case in made)
+        with consan.few_programs(module):
+            assert row.count(made[-1].m, made[-1].n) > module.processors(None)
+    other = subject.Variant(Block(16, 64, 128), "TILES", (), "tma")
+    assert not list(cases(one, other, "consan"))
 
 
 @pytest.fixture
@@ -263,8 +305,9 @@ def test_from_end_to_end_with_one_tool_that_finds(
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     told: list[str] = []
     found = sanitizer.sanitize(subjects, "cpu", lambda one: told.append(one.kernel))
+    tools = set(sanitizer.TOOLS) - {"consan"}  # neither has a specialized kernel
     assert {(one.check, one.kernel): one.status for one in found} == {
-        (tool, name): "passed" for tool in sanitizer.TOOLS for name in SOURCES
+        (tool, name): "passed" for tool in tools for name in SOURCES
     } | {("initcheck", "one_more"): "failed"}
     assert len(told) == len(found)
     assert all(one.examples > 1 for one in found if one.ok)
@@ -296,7 +339,7 @@ def test_a_hang_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(sanitizer.subprocess, "Popen", Popen)
     command = f"echo on; touch '{hangs}'; while :; do sleep 60; done"
-    session = sanitizer._Running().run(["sh", "-c", command], "cpu", 600)
+    session = sanitizer._Running().run(["sh", "-c", command], dict(os.environ), 600)
     assert (session.text, session.code) == ("on\n", None)
 
 

@@ -1,4 +1,4 @@
-"""A child process under compute-sanitizer: calls kernels on the fixed cases' shapes.
+"""A child process under a sanitizer: calls kernels on the fixed cases' shapes.
 
 It tells what it does in lines of its own, between which the sanitizer's findings
 stand; results are not judged, for that is what the properties are for.
@@ -9,10 +9,13 @@ import json
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemmgen.plan import Plan
+from gemmgen.verification import consan
 
 if TYPE_CHECKING:
     from gemmgen.verification.cases import Case
@@ -64,10 +67,13 @@ def cases(
 
     The others compile a kernel anew for the same accesses. Part tiles alone, once for
     descriptors and once for what they cannot describe, if not the `whole` of them is
-    asked for or the tool is slow.
+    asked for or the tool is slow. ConSan has cases of its own.
     """
     from gemmgen.verification.fixed import beyond, fixed_cases, plain
 
+    if tool == consan.CONSAN:
+        yield from consan.cases(plan, variant)
+        return
     if whole and tool not in _SLOW:
         yield from filter(plain, fixed_cases(plan, variant.block))
         return
@@ -84,11 +90,15 @@ def _run(plan: Plan, path: Path, tool: str, device: str) -> int:
     from gemmgen.verification.cases import described
 
     module = subject.load(path)
+    few: Callable[[], AbstractContextManager[None]] = nullcontext
+    if tool == consan.CONSAN:
+        consan.allocate(partial(torch.empty, dtype=torch.int8))
+        few = partial(consan.few_programs, module)
     calls, seen = 0, set()
     for variant in subject.variants(plan, module, torch.device(device)):
         whole = variant.text not in seen
         seen.add(variant.text)
-        with variant.forced(module):
+        with variant.forced(module), few():
             for case in cases(plan, variant, tool, whole):
                 name = f"{described(plan, case)}, {variant.name}"
                 _tell(event="case", kernel=plan.name, case=name)

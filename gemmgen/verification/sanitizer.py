@@ -1,4 +1,6 @@
-"""`gemmgen verify --sanitize`: kernels on a GPU under compute-sanitizer's tools.
+"""`gemmgen verify --sanitize`: kernels on a GPU under sanitizers.
+
+Those are compute-sanitizer's tools, and Triton's ConSan for specialized kernels.
 
 Several kernels share a process; after one that fails, the rest get a new one.
 """
@@ -19,6 +21,8 @@ from pathlib import Path
 from threading import Lock
 
 from gemmgen.errors import EnvironmentMissing
+from gemmgen.verification import consan
+from gemmgen.verification.consan import ASSERTED, CONSAN
 from gemmgen.verification.findings import FOUND, Reading, Record, read
 from gemmgen.verification.outcome import Outcome
 from gemmgen.verification.process import Subject
@@ -30,10 +34,13 @@ TOOLS: dict[str, tuple[str, ...]] = {
     "memcheck": ("--report-api-errors", "no"),
     "racecheck": (),
     "initcheck": (),
+    CONSAN: (),
 }
-"""Each tool with its own options."""
+"""Each tool with its own options; ConSan is none of compute-sanitizer's."""
 
 _START_SECONDS, _KERNEL_SECONDS = 120.0, 300.0
+_CONSAN_SECONDS = 1800.0
+"""Triton 3.7 takes minutes to compile a tile with its checks."""
 _MOST_AT_ONCE = 15
 _ALLOCATORS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _CODE = (
@@ -64,7 +71,7 @@ def sanitize(
     shares = [
         (tool, share)
         for tool in TOOLS
-        for share in (subjects[part::parts] for part in range(parts))
+        for share in (_concerned(tool, subjects)[part::parts] for part in range(parts))
         if share
     ]
     with ThreadPoolExecutor(at_once) as pool:
@@ -86,14 +93,21 @@ def sanitize(
     )
 
 
+def _concerned(tool: str, subjects: Sequence[Subject]) -> Sequence[Subject]:
+    """The kernels that a tool has something to look at."""
+    return [one for one in subjects if tool != CONSAN or consan.concerns(one.plan)]
+
+
 def command(tool: str, order: Path) -> list[str]:
     """What is run for one tool; `order` holds the job."""
     python = [sys.executable, "-I", "-c", _CODE, json.dumps(sys.path), str(order)]
+    if tool == CONSAN:
+        return python
     options = ["--tool", tool, "--error-exitcode", str(FOUND), *TOOLS[tool]]
     return [PROGRAM, *options, "--target-processes", "application-only", *python]
 
 
-def environment(device: str) -> dict[str, str]:
+def environment(tool: str, device: str) -> dict[str, str]:
     """Each tensor its own allocation, so that what lies beyond its end is nobody's."""
     kept = {name: os.environ[name] for name in os.environ if name not in _ALLOCATORS}
     interpret = "1" if device == "cpu" else "0"
@@ -101,6 +115,7 @@ def environment(device: str) -> dict[str, str]:
         **kept,
         "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
         "TRITON_INTERPRET": interpret,
+        **(consan.ENVIRONMENT if tool == CONSAN else {}),
     }
 
 
@@ -121,7 +136,9 @@ class _Running:
         self.processes: set[subprocess.Popen[str]] = set()
         self.stopped = False
 
-    def run(self, arguments: list[str], device: str, limit: float) -> Session:
+    def run(
+        self, arguments: list[str], variables: Mapping[str, str], limit: float
+    ) -> Session:
         """Run one command to its end or its limit of seconds."""
         started = time.monotonic()
         with self.lock:
@@ -132,7 +149,7 @@ class _Running:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                env=environment(device),
+                env=dict(variables),
                 text=True,
                 errors="replace",
                 start_new_session=True,
@@ -177,8 +194,10 @@ def _checked(
             order = Path(folder, "job.json")
             pairs = [(one.plan, one.path) for one in waiting]
             order.write_text(job(tool, device, pairs), encoding="utf-8")
-            limit = _START_SECONDS + _KERNEL_SECONDS * len(waiting)
-            session = running.run(command(tool, order), device, limit)
+            each = _CONSAN_SECONDS if tool == CONSAN else _KERNEL_SECONDS
+            limit = _START_SECONDS + each * len(waiting)
+            variables = environment(tool, device)
+            session = running.run(command(tool, order), variables, limit)
         sources = {one.plan.name: _lines(one.path) for one in waiting}
         settled = judged(tool, device, session, sources)
         by_name = {one.plan.name: one for one in waiting}
@@ -236,6 +255,9 @@ def _status(record: Record, reading: Reading, session: Session) -> tuple[str, st
     if session.code is None:
         return "timed out", f"killed after {session.seconds:.0f} s\n{where}"
     if record.story:
+        asserted = [line for line in reading.said if ASSERTED in line]
+        if asserted:
+            return "failed", f"{asserted[0].strip()}\n{where}"
         return "error", f"{record.story}\n{where}"
     last = [line for line in reading.said if line.strip()][-3:]
     return "crashed", "\n".join([f"the process ended: {session.code}", *last, where])
