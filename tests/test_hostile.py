@@ -1,7 +1,7 @@
 """Hostile and broken input, through the real command line, under limits.
 
-Each case ends within 5 s of CPU time and 500 MB in a located error or in a build, with no
-traceback and no byte written outside the output folder. Texts of single errors are
+Each case ends within 5 s of CPU time and 500 MB in a located error or in a build, with
+no traceback and no byte written outside the output folder. Texts of single errors are
 held by `test_errors.py`, whose files are part of the corpus.
 """
 
