@@ -54,7 +54,7 @@ def _rounded_early(plan: Plan) -> Edit:
         names = [part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)]
         if "acc" not in names or "tl.dot" in ast.unparse(node):
             return None
-        if plain and ast.unparse(node.value) == "acc.T":
+        if plain and ast.unparse(node.value) in ("acc.T", "acc.permute((1, 0))"):
             return None
         rounded = _Renamed(f"acc.to(tl.{narrow}).to(tl.{wide})")
         new = copy.deepcopy(node)

@@ -14,6 +14,7 @@ from gemmgen.verification.edits import (
 )
 from gemmgen.verification.epilogue_faults import epilogue_families
 from gemmgen.verification.meetings import meetings
+from gemmgen.verification.pipeline_faults import pipeline_families
 
 
 def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
@@ -35,6 +36,7 @@ def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     yield "alignment assumed", _assumed_alignment
     yield "program id ignored", _no_program_id
     yield from meetings()
+    yield from pipeline_families()
     strides = [*plan.a.strides, *plan.b.strides]
     strides += [stride for one in plan.tensors for stride in one.strides]
     strides += [stride for one in plan.results for stride in one.matrix.strides]

@@ -18,8 +18,8 @@ from gemmgen.verification.comparison import Block
 from gemmgen.verification.fixed import numbered
 from gemmgen.verification.subject import Variant
 
-_ROWS, _OTHER, _K_BYTES = 64, 16, 32
-"""The least that wgmma multiplies: rows, some columns, and bytes of K."""
+_ROWS, _OTHER, _K_BYTES = 64, 32, 32
+"""The rows and bytes of K that wgmma multiplies at least, and columns: no two alike."""
 _STAGES = {1: 3, 2: 2, 3: 4}
 """By the groups of warps that share a tile, the stages that it is tried with."""
 _LINE = 16

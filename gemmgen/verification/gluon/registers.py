@@ -65,6 +65,11 @@ class Registers(tl.tensor):  # type: ignore[misc]
             TensorHandle(data, element), _Type(element, list(data.shape), layout)
         )
 
+    def to(self, dtype: Any, *options: Any, **named: Any) -> "Registers":
+        """The same in another type."""
+        handle = super().to(dtype, *options, **named).handle
+        return Registers(handle.data, handle.dtype, self.type.layout)
+
     def permute(self, *order: Any) -> "Registers":
         """The same with its axes in another order."""
         axes = tuple(order[0]) if len(order) == 1 else order
