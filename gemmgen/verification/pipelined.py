@@ -6,7 +6,6 @@ A kernel takes any tile that wgmma does, so the smallest show what large ones do
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from math import inf
 from types import ModuleType
 from typing import Any
 
@@ -16,7 +15,7 @@ from gemmgen.schedules import SPECIALIZED, transposes
 from gemmgen.verification.cases import Case, input_tensors
 from gemmgen.verification.comparison import Block
 from gemmgen.verification.fixed import numbered
-from gemmgen.verification.subject import Variant
+from gemmgen.verification.subject import ANYWHERE, Variant
 
 _ROWS, _OTHER, _K_BYTES = 64, 32, 32
 """The rows and bytes of K that wgmma multiplies at least, and columns: no two alike."""
@@ -61,6 +60,7 @@ class Pipelined(Variant):
         more = Case((4 * m + rows,), n, stages * k + unit, "special", padded)
         yield numbered(plan, replace(more, given=False))
         yield numbered(plan, Case((6 * m + rows,), n, unit))
+        yield numbered(plan, Case((4 * m + rows,), 2 * n + unit, 2 * k))
         yield numbered(plan, Case((m + rows,), n, (2 * stages + 1) * k, "wide"))
 
 
@@ -84,9 +84,8 @@ def _small(plan: Plan, row: Any, last: Any, groups: int) -> Pipelined:
     turned = transposes(SPECIALIZED, plan.product.kind, plan.layout)
     m, n = (other, shared) if turned else (shared, other)
     block = Block(m, n, _K_BYTES // plan.product.bytes)
-    anywhere = {"sm": 0, "M": inf, "N": inf, "K": inf, "waves": 0}
     tile = row._replace(
-        **anywhere,
+        **ANYWHERE,
         m=block.m,
         n=block.n,
         k=block.k,

@@ -48,7 +48,8 @@ def _steps(
     They do not depend on how many processes share them, so that a seed repeats.
     """
     yield trial.refuse
-    yield partial(trial.choose, number)
+    if trial.schedule is None:  # else one is forced throughout
+        yield partial(trial.choose, number)
     seeds, seen = itertools.count(number), set[object]()
     for variant in found:
         text = variant.schedule if trial.on_gpu else variant.text

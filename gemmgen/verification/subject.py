@@ -20,7 +20,7 @@ from gemmgen.verification.comparison import Block
 _numbers = itertools.count()
 _PARTS = 3
 """More than one: the first, the last and one between them."""
-_ANYWHERE = {
+ANYWHERE = {
     **dict.fromkeys(("sm", "shared", "waves"), 0),
     **dict.fromkeys("MNK", math.inf),
 }
@@ -150,7 +150,7 @@ def _tabled(serving: list[Any], on_gpu: bool) -> list[Variant]:
     """
     found = {}
     for row in itertools.chain.from_iterable(map(_split, serving)):
-        anywhere = row._replace(**_ANYWHERE)
+        anywhere = row._replace(**ANYWHERE)
         needs = SCHEDULES[row.schedule].described
         rows = (serving[-1]._replace(sm=0, shared=0),) if needs else ()
         block = Block(row.m, row.n, row.k)

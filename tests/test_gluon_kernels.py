@@ -1,0 +1,90 @@
+"""Generated kernels are right in every order; faults that keep their parts in step die.
+
+What a single fault does, the self-test shows for every kernel.
+"""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gemmgen.verification.gluon.policies import POLICIES
+from gemmgen.verification.pipeline_faults import pipeline_families
+from tests.slow import all_but
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = Path(__file__).with_name("gluon_kernels.py")
+KERNEL = "linear_bias_silu_residual"
+KERNELS = (KERNEL, "gemm_nn_tf32", "linear_gelu_aux")
+
+FAULTS: dict[str, list[list[str]]] = {
+    "the last K block is lost": [
+        ["range(0, K, BLOCK_K)", "range(0, K - BLOCK_K, BLOCK_K)"],
+        ["blocks = tl.cdiv(K, BLOCK_K)", "blocks = tl.cdiv(K, BLOCK_K) - 1"],
+    ],
+    "part of a K block is lost": [
+        ["range(0, K, BLOCK_K)", "range(0, K - BLOCK_K + 1, BLOCK_K)"],
+        ["tl.cdiv(K, BLOCK_K)", "(K // BLOCK_K)"],
+    ],
+    "the last tile is lost": [
+        ["tiles_m * tiles_n, ", "tiles_m * tiles_n - 1, "],
+        ["        tiles_m * tiles_n,\n", "        tiles_m * tiles_n - 1,\n"],
+    ],
+    "tiles beyond the second column are lost": [
+        ["tl.cdiv(N, BLOCK_N)", "min(tl.cdiv(N, BLOCK_N), 2)"],
+    ],
+    "a ring of one stage": [["% STAGES", "% 1"], ["// STAGES", "// 1"]],
+    "rounded before the epilogue": [
+        ["silu(acc + bias", "silu(acc.to(tl.bfloat16).to(tl.float32) + bias"],
+    ],
+}
+
+
+def ran(*arguments: str) -> list[dict[str, str]]:
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments],
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("name", all_but(["gemm_nn_tf32"], KERNELS))
+def test_kernels_are_right_in_every_order(name: str) -> None:
+    found = ran("orders", name)
+    assert [one["said"] for one in found] == [""] * len(POLICIES)
+    assert {one["runs"] for one in found} == {"12"}
+
+
+def test_faults_of_all_parts_at_once_are_found() -> None:
+    """Parts that agree leave barriers as they should be; the numbers tell."""
+    found = {
+        one["name"]: one["said"] for one in ran("faults", KERNEL, json.dumps(FAULTS))
+    }
+    assert list(found) == list(FAULTS)
+    assert all(said.startswith("failed: ") for said in found.values()), found
+
+
+@pytest.mark.slow
+def test_a_mutant_of_each_kind_dies() -> None:
+    found = ran("kinds", KERNEL)
+    assert len(found) > 50
+    assert [one["name"] for one in found if not one["said"]] == []
+
+
+def test_every_kind_of_fault_is_made_of_some_kernel() -> None:
+    """A pattern that the template outgrew would make no mutants and kill none."""
+    texts = [(ROOT / f"generated/{name}.py").read_text() for name in KERNELS]
+    nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
+    made = {
+        family
+        for family, edit in pipeline_families()
+        if any(edit(node) is not None for node in nodes)
+    }
+    assert made == {family for family, _ in pipeline_families()}
