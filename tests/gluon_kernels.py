@@ -21,9 +21,10 @@ from gemmgen.verification.gluon import kernel
 from gemmgen.verification.mutants import mutants
 from gemmgen.verification.pipelined import pipelined
 from gemmgen.verification.profiles import PROFILES
-from gemmgen.verification.properties import Trial
+from gemmgen.verification.properties import run as run_properties
 from gemmgen.verification.subject import launcher
 from gemmgen.verification.subject import load as load_module
+from gemmgen.verification.trial import Trial
 from gemmgen.verification.trouble import Fault
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -57,7 +58,7 @@ def tried(plan: Plan, text: str) -> str:
         path.write_text(text, encoding="utf-8")
         trial = Trial(plan, path, CPU, lambda _: None, (0, 1), SPECIALIZED)
         try:
-            trial.run(PROFILES["quick"], 0)
+            run_properties(trial, PROFILES["quick"], 0)
         except Fault as fault:
             return f"{fault.status}: {fault.story}"
     return ""
