@@ -181,8 +181,8 @@ def measure(given: argparse.Namespace) -> int:
 def report(runs: Sequence[tuple[str, Sequence[Found]]]) -> str:
     """A table by version, schedule and target, then the tiles whose K loop spills."""
     lines = [
-        "Made by `python benchmarks/spills.py`, with no GPU: tiles that auto may take for",
-        "a grid of dtypes, layouts, epilogues and functions.",
+        "Made by `python benchmarks/spills.py`, with no GPU: tiles that auto may take",
+        "for a grid of dtypes, layouts, epilogues and functions.",
         "",
         "| Triton | schedule | target | tiles | spill beside the K loop | most bytes "
         "| spill in it | do not compile | too much shared memory |",
