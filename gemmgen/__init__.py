@@ -4,9 +4,7 @@ The functions of `gemmgen.api`, imported when first used: nothing here imports t
 triton or a renderer.
 """
 
-from typing import TYPE_CHECKING, Any
-
-from gemmgen.generator import VERSION as __version__
+TYPE_CHECKING = False  # a type checker knows better; `typing` takes long to import
 
 if TYPE_CHECKING:
     from gemmgen.api import (
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
         tune,
         verify,
     )
+    from gemmgen.generator import VERSION as __version__
 
 __all__ = [
     "__version__",
@@ -45,10 +44,14 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Import a public function when it is asked for."""
     if name not in __all__:
         raise AttributeError(f"module 'gemmgen' has no attribute {name!r}")
+    if name == "__version__":
+        from gemmgen.generator import VERSION
+
+        return VERSION
     from gemmgen import api
 
     return getattr(api, name)

@@ -25,6 +25,7 @@ from gemmgen.folder import (
 from gemmgen.meanings import NameTaken
 from gemmgen.plan import Plan
 from gemmgen.spec import parse
+from gemmgen.yaml_source import file_bytes
 
 OnDone = Callable[[str], object]
 
@@ -66,6 +67,14 @@ class _Job:
     folder: Path
     sources: frozenset[str]
     kernels: tuple[_Kernel, ...]
+    beside: frozenset[Path]
+
+    def lives(self, source: str) -> bool:
+        """Whether a spec is still where a file that names it so would have it.
+
+        That is beside the folder or, where specs lie elsewhere, beside those.
+        """
+        return any((home / source).exists() for home in self.beside)
 
 
 def build(
@@ -121,7 +130,7 @@ def source_name(spec: Path, out: Path | None = None) -> str:
 def located(taken: NameTaken, spec: Path) -> list[SpecError]:
     """The names that a kernel cannot have, where its spec says them."""
     with blamed("read", spec):
-        kernels = parse(spec.read_bytes(), str(spec)).kernels
+        kernels = parse(file_bytes(spec), str(spec)).kernels
     kernel = next(one for one in kernels if one.name == taken.kernel)
     return [
         SpecError(kernel.at_name(name), taken.message(name)) for name in taken.names
@@ -149,7 +158,8 @@ def _job(specs: Sequence[Path], out: Path | None) -> _Job:
     if errors:
         raise SpecErrors(errors)
     _check_names(kernels)
-    return _Job(target, frozenset(sources), tuple(kernels))
+    homes = [real(target).parent, *(real(spec).parent for spec in sources.values())]
+    return _Job(target, frozenset(sources), tuple(kernels), frozenset(homes))
 
 
 def _sources(specs: Sequence[Path], target: Path) -> dict[str, Path]:
@@ -205,7 +215,7 @@ def _wanted(
             return {PACKAGE: package, LOCK: found[LOCK].text or ""}
         return {PACKAGE: package, LOCK: lockfile.text(lock)}
 
-    return Wanted(files, job.sources, finish)
+    return Wanted(files, job.sources, finish, job.lives)
 
 
 def _left_out(job: _Job, only: str) -> Contents:

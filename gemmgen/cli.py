@@ -5,7 +5,8 @@ Exit codes: 0 fine; 1 drift or a failed check; 2 bad spec or usage; 3 the enviro
 """
 
 import argparse
-import os
+import contextlib
+import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,10 +20,34 @@ PROFILES = ("quick", "ci", "deep")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    options = _parser().parse_args(arguments)
+    """Run one command and return its exit code.
+
+    What it prints is written at the end, in the one place that can fail.
+    """
+    leaving: SystemExit | None = None
+    code = 0
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        try:
+            code = _outcome(_parser().parse_args(arguments))
+        except SystemExit as stop:  # argparse, which has said why
+            leaving = stop
+    if text := said.getvalue():
+        from gemmgen.output import complain, deliver
+
+        if reason := deliver(text):
+            complain(f"gemmgen: cannot write to standard output: {reason}")
+            return code or 3
+    if leaving:
+        raise leaving
+    return code
+
+
+def _outcome(options: argparse.Namespace) -> int:
+    """The exit code of a command; what goes wrong is said."""
+    from gemmgen import commands
+
     try:
-        return _run(options)
+        return int(getattr(commands, options.command)(options))
     except SpecErrors as errors:
         from gemmgen.output import emit_errors
 
@@ -34,10 +59,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(options, str(error), 3)
     except KeyboardInterrupt:
         return _say(options, "interrupted", 130)
-    except BrokenPipeError:
-        # Whoever read our output has enough; keep Python from flushing at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def output_folder(arguments: Sequence[str]) -> Path:
@@ -46,14 +67,6 @@ def output_folder(arguments: Sequence[str]) -> Path:
 
     options = _parser().parse_args(arguments)
     return builder.output_folder(options.specs, options.out)
-
-
-def _run(options: argparse.Namespace) -> int:
-    from gemmgen import commands
-
-    code = getattr(commands, options.command)(options)
-    sys.stdout.flush()
-    return int(code)
 
 
 def _say(options: argparse.Namespace, message: str, code: int) -> int:
@@ -67,7 +80,9 @@ def _say(options: argparse.Namespace, message: str, code: int) -> int:
 
         annotate(message)
     else:
-        print(f"gemmgen: {message}", file=sys.stderr)
+        from gemmgen.output import complain
+
+        complain(f"gemmgen: {message}")
     return code
 
 
@@ -255,10 +270,19 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _folder(text: str) -> Path:
+    """A folder that has a name: an empty one would be wherever this runs."""
+    if not text:
+        raise argparse.ArgumentTypeError(
+            "must name a folder; '.' is the one you are in"
+        )
+    return Path(text)
+
+
 def _add_specs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("specs", nargs="+", type=Path, metavar="SPEC")
     parser.add_argument(
-        "-o", "--out", type=Path, metavar="DIR",
+        "-o", "--out", type=_folder, metavar="DIR",
         help="output folder (default: generated, beside the first spec)",
     )  # fmt: skip
 

@@ -47,15 +47,17 @@ def build(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace, advance: Callable[[str], None]) -> api.Report:
-    """Build; a refusal shows on stderr what it would have overwritten."""
+    """Build; a refusal also shows how what it would have overwritten begins.
+
+    What is wrong stands before that and, by the caller, after it.
+    """
     try:
         return api.build(
             options.specs, options.out, force=options.force, on_done=advance
         )
     except Refused as refused:
         if options.format == "text":
-            diffs = (change.diff() for change in refused.changes)
-            print("".join(diffs), end="", file=sys.stderr)
+            output.show_refused(refused)
         raise
 
 

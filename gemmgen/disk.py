@@ -12,6 +12,7 @@ import secrets
 import signal
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ _TEMPORARY = re.compile(r"\.[a-z_][a-z0-9_.]*\.[0-9a-f]{16}\.gemmgen-tmp")
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 _CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+MOST_BYTES = 1 << 26
+"""Of a file that a build may have written: the lock of 10,000 kernels has far less."""
 # NFS cannot lock a folder: there, replacing whole files must be enough.
 _CANNOT_LOCK = {errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
 
@@ -37,7 +40,7 @@ class Folder:
     locked: bool
 
     def read(self, chosen: Callable[[str], object]) -> dict[str, bytes | None]:
-        """The files of the chosen names, sorted; None for what is no regular file."""
+        """The files of the chosen names, sorted; None for what no build has written."""
         found: dict[str, bytes | None] = {}
         for name in filter(chosen, self._names()):
             # What another program removes meanwhile is simply not there.
@@ -77,9 +80,10 @@ class Folder:
         with blamed("read", self.path):
             return sorted(os.listdir(self.fd))
 
-    def _read(self, name: str) -> bytes:
+    def _read(self, name: str) -> bytes | None:
         with open(os.open(name, _OPEN_FILE, dir_fd=self.fd), "rb") as file:
-            return file.read()
+            data = file.read(MOST_BYTES + 1)
+        return data if len(data) <= MOST_BYTES else None
 
     def _regular(self, name: str) -> bool:
         found = os.stat(name, dir_fd=self.fd, follow_symlinks=False)
@@ -123,6 +127,20 @@ def pinned(path: Path, *, write: bool) -> Iterator[Folder | None]:
         yield Folder(path, fd, _lock(path, fd, write))
     finally:
         os.close(fd)  # which also unlocks it
+
+
+def contents(path: Path, most: int) -> bytes:
+    """What a regular file holds, or of a larger one a byte more than `most`.
+
+    A pipe or a device could keep a reader waiting, or never end.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb", buffering=0) as file:
+        kind = os.fstat(file.fileno()).st_mode
+        if stat.S_ISDIR(kind):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(kind):
+            raise OSError(errno.EINVAL, "not a regular file")
+        return file.read(most + 1)
 
 
 @contextmanager
@@ -178,16 +196,49 @@ def _open(path: Path, write: bool) -> int | None:
     return os.open(path, _OPEN_FOLDER)
 
 
+PATIENCE = 10.0
+"""Seconds to wait for one holder of a folder's lock; a build has it for under one."""
+
+
 def _lock(path: Path, fd: int, write: bool) -> bool:
-    """Wait for the folder's lock; False where its file system has none."""
-    with blamed("lock", path):
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX if write else fcntl.LOCK_SH)
-        except OSError as error:
-            if error.errno not in _CANNOT_LOCK:
-                raise
-            return False
-    return True
+    """Wait for the folder's lock; False where its file system has none.
+
+    Others may take their turns meanwhile: only who keeps it is not waited for.
+    """
+    kind = fcntl.LOCK_EX if write else fcntl.LOCK_SH
+    holder, since = "", time.monotonic()
+    while True:
+        with blamed("lock", path):
+            try:
+                fcntl.flock(fd, kind | fcntl.LOCK_NB)
+                return True
+            except BlockingIOError:
+                pass
+            except OSError as error:
+                if error.errno not in _CANNOT_LOCK:
+                    raise
+                return False
+        before, holder = holder, _holder(fd)
+        if holder != before:
+            since = time.monotonic()
+        if time.monotonic() - since > PATIENCE:
+            raise UsageError(
+                f"cannot lock {shown(path)}: {holder} has had the lock for "
+                f"{PATIENCE:.0f} s; wait for it or end it"
+            )
+        time.sleep(0.02)
+
+
+def _holder(fd: int) -> str:
+    """Who has the lock of an open file, as far as Linux tells."""
+    inode = f":{os.fstat(fd).st_ino}"
+    with suppress(OSError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            words = line.split()
+            if words[1] == "FLOCK" and words[5].endswith(inode):
+                name = Path(f"/proc/{words[4]}/comm").read_text().strip()
+                return f"process {words[4]} ({name})"
+    return "another process"
 
 
 def _exit(number: int, frame: FrameType | None) -> None:

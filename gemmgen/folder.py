@@ -34,6 +34,7 @@ class State(Enum):
     EDITED = "hand-edited"  # these three are refused, the first two unless forced
     TAKEN = "from another spec"
     FOREIGN = "foreign"
+    ABANDONED = "without a spec"  # a check reports it, a build leaves it
 
 
 @dataclass(frozen=True)
@@ -60,14 +61,16 @@ Contents = Mapping[str, Found]
 class Wanted:
     """What a build of `sources` puts into the folder.
 
-    `finish` gives the files that depend on what else is there. It is called under
-    the folder's lock, with all files and with those kernels of other sources that
-    stay.
+    `lives` tells whether another source is still there: kernels of one that is not are
+    taken along by a spec that asks for them, since it was renamed. `finish` gives the
+    files that depend on what else is there. It is called under the folder's lock, with
+    all files and with those kernels of other sources that stay.
     """
 
     files: Mapping[str, str]
     sources: Set[str]
     finish: Callable[[Contents, Contents], Mapping[str, str]] = lambda _, __: {}
+    lives: Callable[[str], bool] = lambda _: True
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,19 @@ def look(path: Path) -> dict[str, Found]:
 
 
 def inspect(path: Path, wanted: Wanted) -> list[Change]:
-    """The state of each file, sorted by name; files that are no concern left out."""
-    return compare(look(path), wanted)
+    """The state of each file, sorted by name; files that are no concern left out.
+
+    With those whose spec is no longer there.
+    """
+    found = look(path)
+    changes = compare(found, wanted)
+    known = {change.name for change in changes}
+    alone = [
+        _abandoned(file)
+        for name, file in found.items()
+        if name not in known and file.kernel and not wanted.lives(_source(file))
+    ]
+    return sorted(changes + alone, key=lambda change: change.name)
 
 
 def publish(path: Path, wanted: Wanted, *, force: bool = False) -> list[Change]:
@@ -149,7 +163,7 @@ def compare(found: Contents, wanted: Wanted) -> list[Change]:
     for name in texts:
         if name != LOCK and not _MODULE.fullmatch(name):
             raise ValueError(f"no name for a generated file: {name!a}")
-    changes = [_wanted(name, texts[name], found, wanted.sources) for name in texts]
+    changes = [_wanted(name, texts[name], found, wanted) for name in texts]
     gone = [
         _unwanted(file)
         for name, file in found.items()
@@ -183,15 +197,27 @@ def _of(file: Found, sources: Set[str]) -> bool:
     return file.header.source is None or file.header.source in sources
 
 
-def _wanted(name: str, text: str, found: Contents, sources: Set[str]) -> Change:
+def _source(file: Found) -> str:
+    """The spec that a kernel's file names."""
+    assert file.header is not None and file.header.source is not None
+    return file.header.source
+
+
+def _abandoned(file: Found) -> Change:
+    reason = f"its spec {quoted(_source(file))} is not there: delete the file, or"
+    reason += " name the spec if it lies elsewhere"
+    return Change(file.name, State.ABANDONED, file.text, None, reason)
+
+
+def _wanted(name: str, text: str, found: Contents, wanted: Wanted) -> Change:
     file = found.get(name)
     if file is None:
         return Change(name, State.MISSING, None, text)
-    state, reason = _judge(file, text, sources)
+    state, reason = _judge(file, text, wanted)
     return Change(name, state, file.text, text, reason)
 
 
-def _judge(file: Found, text: str, sources: Set[str]) -> tuple[State, str]:
+def _judge(file: Found, text: str, wanted: Wanted) -> tuple[State, str]:
     ours = file.header
     if file.text == text:
         return State.FRESH, ""
@@ -199,8 +225,9 @@ def _judge(file: Found, text: str, sources: Set[str]) -> tuple[State, str]:
         return State.OUTDATED, ""
     if ours is None or ours.name not in (None, Path(file.name).stem):
         return State.FOREIGN, "gemmgen did not write this file; move it away"
-    if ours.source is not None and ours.source not in sources:
-        other = quoted(ours.source)
+    others = ours.source is not None and ours.source not in wanted.sources
+    if others and wanted.lives(_source(file)):
+        other = quoted(_source(file))
         return State.TAKEN, f"comes from {other}; rename a kernel, or --force takes it"
     if not ours.intact:
         return State.EDITED, "edited by hand; --force overwrites it"

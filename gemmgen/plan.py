@@ -27,6 +27,7 @@ from gemmgen.targets import TARGETS, Target
 from gemmgen.tiling import choose, schedule_text, tiles_text
 from gemmgen.tuning_file import Tuning, beside
 from gemmgen.tuning_file import read as read_tuning
+from gemmgen.yaml_source import file_bytes
 
 
 @dataclass(frozen=True)
@@ -95,14 +96,26 @@ def load(path: Path, source: str | None = None) -> tuple[Plan, ...]:
     Raises `SpecErrors` with every mistake of the file and of the tuning files beside
     it, and `OSError`.
     """
-    mistakes, tunings = Mistakes(), list[Tuning]()
-    for one in beside(path):
-        try:
-            tunings.append(read_tuning(one))
-        except SpecErrors as found:
-            mistakes.include(found.errors)
-    spec = read(path.read_bytes(), source or str(path), mistakes)
+    tunings, wrong = _tunings(path)
+    mistakes = Mistakes()
+    try:
+        spec = read(file_bytes(path), source or str(path), mistakes)
+    except SpecErrors as found:
+        raise SpecErrors([*found.errors, *wrong]) from None
+    mistakes.include(wrong)
     return plans(spec, tunings, mistakes)
+
+
+def _tunings(spec: Path) -> tuple[list[Tuning], list[SpecError]]:
+    """The tuning files beside a spec, and what is wrong with them."""
+    found: list[Tuning] = []
+    wrong: list[SpecError] = []
+    for path in beside(spec):
+        try:
+            found.append(read_tuning(path))
+        except SpecErrors as errors:
+            wrong += errors.errors
+    return found, wrong
 
 
 def plans(

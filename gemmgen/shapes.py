@@ -11,7 +11,7 @@ from typing import NamedTuple
 from gemmgen.disk import blamed
 from gemmgen.errors import Mistakes, described, quoted, unknown
 from gemmgen.nodes import UNKNOWN, Node
-from gemmgen.yaml_source import load
+from gemmgen.yaml_source import file_bytes, load
 
 LARGEST = 2**31 - 1
 _FORM = re.compile("x".join(["([0-9]{1,10})"] * 3))
@@ -56,7 +56,7 @@ def read(path: Path, kernels: Collection[str]) -> dict[str, tuple[Shape, ...]]:
     """
     mistakes = Mistakes()
     with blamed("read", path):
-        text = path.read_bytes()
+        text = file_bytes(path)
     root = load(text, str(path), mistakes)
     if not isinstance(root.value, dict):
         message = f"shapes are a map from kernels to lists, not {described(root.value)}"

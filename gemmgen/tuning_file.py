@@ -18,7 +18,7 @@ from gemmgen.nodes import UNKNOWN, Node, Value
 from gemmgen.shapes import Shape
 from gemmgen.targets import TARGETS, Rates
 from gemmgen.tile_text import parsed, spelled
-from gemmgen.yaml_source import load
+from gemmgen.yaml_source import file_bytes, load
 
 FOLDER = "tuning"
 _VERSION = 1
@@ -114,7 +114,7 @@ def read(path: Path) -> Tuning:
     """A tuning file; raises `SpecErrors` with every mistake in it."""
     mistakes = Mistakes()
     with blamed("read", path):
-        root = load(path.read_bytes(), str(path), mistakes)
+        root = load(file_bytes(path), str(path), mistakes)
     _check_keys(root, _KEYS, mistakes)
     version = root.child("gemmgen-tuning")
     if version is None or _number(version) != _VERSION:

@@ -6,10 +6,12 @@ characters. Knows nothing of what a spec means.
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 
+from gemmgen.disk import contents
 from gemmgen.errors import Location, Mistakes, SpecError, SpecErrors, described, quoted
 from gemmgen.nodes import UNKNOWN, Node, Value, place_in
 
@@ -17,6 +19,11 @@ MAX_BYTES = 1 << 20
 MAX_DEPTH = 20
 MAX_VALUES = 100_000
 MAX_DIGITS = 40
+
+
+def file_bytes(path: Path) -> bytes:
+    """A file, of a larger one as much as `load` needs to refuse it; `OSError`."""
+    return contents(path, MAX_BYTES)
 
 
 def load(text: str | bytes, file: str, mistakes: Mistakes) -> Node:
@@ -38,7 +45,7 @@ def _decoded(text: str | bytes, file: str) -> str:
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     start = Location(file, 1, 1)
     if len(data) > MAX_BYTES:
-        message = f"file has {len(data)} bytes; at most {MAX_BYTES} (1 MiB) are allowed"
+        message = f"file has more than {MAX_BYTES} bytes (1 MiB), which is the most"
         raise SpecErrors([SpecError(start, message)])
     if isinstance(text, str):
         return text.removeprefix("\ufeff")

@@ -202,7 +202,7 @@ from gemmgen import cli, workers
 def run(function, jobs, real=workers.run):
     workers._cores = lambda: 2
     for _ in real(function, jobs):
-        print("working", flush=True)
+        print("working", file=sys.__stdout__, flush=True)
         threading.Event().wait()
         yield
 

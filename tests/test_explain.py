@@ -89,8 +89,7 @@ def test_a_shape_gives_the_size_of_the_bound(capsys) -> None:
         ((SPEC, "linear_bia"), "did you mean 'linear_bias'"),
         (
             (SPEC, "linear_bias", "--target", "sm_89"),
-            "unknown target of linear_bias 'sm_89'; did you mean 'sm_90'? "
-            "(one of: sm_80, sm_90, sm_100)",
+            "linear_bias is not built for 'sm_89' (one of: sm_80, sm_90, sm_100)",
         ),
         ((SPEC, "linear_bias", "--plot", "x.jpg"), "a plot is a .png, not 'x.jpg'"),
         ((SPEC, "linear_bias", "--plot", "/no/x.png"), "cannot write '/no/x.png'"),

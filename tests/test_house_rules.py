@@ -38,12 +38,12 @@ LAYERS = (
     "folder lockfile workers builder",
     "starter output drawing explanation",
     "verification measurement benchmark tuning",
-    "api commands cli hook",
+    "api commands cli hook __main__",
 )
 ORDER = [name for layer in LAYERS for name in layer.split()]
 
 MAY_IMPORT_TORCH = {"verification", "measurement", "benchmark", "tuning"}
-MAY_PRINT = {"cli", "commands", "hook", "output"}
+MAY_PRINT = {"__main__", "commands", "hook", "output"}
 
 # Python that is copied as it stands, so it is no template to be read as a kernel.
 LONG_TEMPLATES = {f"{name[1:]}.jinja": 300 for name in SHARED}
