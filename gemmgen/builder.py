@@ -4,14 +4,14 @@ It decides what must be rendered and what is known to be unchanged. It must not
 import the renderer when nothing has to be rendered, nor print.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gemmgen import folder, generator, lockfile, plan, workers
 from gemmgen.disk import blamed, real, shown
-from gemmgen.errors import SpecError, SpecErrors, UsageError, quoted
+from gemmgen.errors import SpecError, SpecErrors, UsageError, quoted, unknown
 from gemmgen.folder import (
     LOCK,
     PACKAGE,
@@ -25,6 +25,7 @@ from gemmgen.folder import (
 from gemmgen.meanings import NameTaken
 from gemmgen.plan import Plan
 from gemmgen.spec import parse
+from gemmgen.tuning_file import beside, kernel_places
 from gemmgen.yaml_source import file_bytes
 
 OnDone = Callable[[str], object]
@@ -158,6 +159,7 @@ def _job(specs: Sequence[Path], out: Path | None) -> _Job:
     if errors:
         raise SpecErrors(errors)
     _check_names(kernels)
+    _check_tuned(sources.values(), {kernel.plan.name for kernel in kernels})
     homes = [real(target).parent, *(real(spec).parent for spec in sources.values())]
     return _Job(target, frozenset(sources), tuple(kernels), frozenset(homes))
 
@@ -185,6 +187,20 @@ def _check_names(kernels: Iterable[_Kernel]) -> None:
                 f"kernel {quoted(kernel.plan.name)} of {quoted(kernel.source)} has a "
                 f"name that {quoted(other)} uses already"
             )
+
+
+def _check_tuned(specs: Iterable[Path], kernels: Set[str]) -> None:
+    """Raise `SpecErrors` for kernels of tuning files that none of the specs has."""
+    files = dict.fromkeys(path for spec in specs for path in beside(spec))
+    errors = [
+        SpecError(place, unknown("kernel", name, sorted(kernels)[:20]) + "; build it "
+                  "with its spec, or delete the entry")
+        for path in files
+        for name, place in kernel_places(path).items()
+        if name not in kernels
+    ]  # fmt: skip
+    if errors:
+        raise SpecErrors(errors)
 
 
 def _wanted(

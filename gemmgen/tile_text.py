@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from gemmgen.errors import quoted
 from gemmgen.model import FILL, GROUP_M, Tile
 from gemmgen.schedules import SCHEDULES, SPECIALIZED
+from gemmgen.schema import MAX_SIDE
 
 _FORM = re.compile(
     r"(?P<schedule>[a-z_]+) (?P<m>N)x(?P<n>N)x(?P<k>N)( g(?P<group_m>N))?"
@@ -15,6 +16,11 @@ _FORM = re.compile(
 )
 _FILLING = {"fill": FILL, "2fill": 2 * FILL, "4fill": 4 * FILL}
 _SAID = {parts: text for text, parts in _FILLING.items()}
+_MOST = {
+    **dict.fromkeys("mnk", MAX_SIDE),
+    **{"group_m": 64, "split_k": 64, "stages": 12, "warps": 16},
+}
+"""As in specs; gemv, which keeps no block, takes longer steps along K."""
 _LEAST_SIDE = 16
 """What a tensor core multiplies at least; gemv uses none."""
 
@@ -59,6 +65,9 @@ def _faults(tile: Tile) -> Iterator[str]:
         numbers -= {12, 192}  # three consumers, of 64 rows or columns each
     if any(number & (number - 1) for number in (*numbers, tile.k)):
         yield "has a side or warps that are no power of two, which Triton needs"
+    for name, most in _MOST.items():
+        if getattr(tile, name) > most * (8 if tile.streams and name == "k" else 1):
+            yield f"has {name} {getattr(tile, name)}, which is more than any GPU takes"
     if tile.streams and tile.m != 1:
         yield "has more rows than the one that gemv computes"
     if not tile.streams and min(sides) < _LEAST_SIDE:

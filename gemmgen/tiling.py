@@ -11,7 +11,7 @@ from gemmgen.choice import first
 from gemmgen.cost import best_stages
 from gemmgen.dispatch import Row, Table, row
 from gemmgen.epilogue import Epilogue
-from gemmgen.errors import SpecError, SpecErrors
+from gemmgen.errors import SpecError, SpecErrors, quoted
 from gemmgen.layouts import LAYOUTS
 from gemmgen.model import (
     GROUP_M,
@@ -48,6 +48,8 @@ def choose(
         return (), _configs(spec, targets, product)
     listed = {target: _listed(spec, product, target) for target in targets}
     errors = [*_unserved(spec, targets, product), *_misfits(spec, product, listed)]
+    for target in targets if not spec.tiles else ():
+        errors += _outgrown(spec, tuned.get(target.name), product, target)
     if errors:
         raise SpecErrors(errors)
     tables: list[Table] = []
@@ -86,16 +88,36 @@ def _serves_all(row: Row) -> bool:
 def _measured_rows(
     spec: KernelSpec, measured: Measured, product: Product, target: Target
 ) -> list[Row]:
-    """The rows of a tuning file, but for tiles that do not fit this kernel any more."""
+    """The rows of a tuning file, but for schedules that the spec rules out."""
     serving = _serving(spec, product, target)
     return [
         row(target, rule)
         for rule in (*measured.rules, *measured.unaligned)
-        if rule.tile.schedule in serving
-        and fits(rule.tile, product, target)
-        and not why_not_compiled(rule.tile, product, target)
-        and not spills(rule.tile, product)
+        if rule.tile.schedule in serving and not spills(rule.tile, product)
     ]
+
+
+def _outgrown(
+    spec: KernelSpec, measured: Measured | None, product: Product, target: Target
+) -> Iterator[SpecError]:
+    """The rules of a tuning file whose tiles this kernel cannot have, or no more."""
+    if measured is None:
+        return
+    rules = (*measured.rules, *measured.unaligned)
+    for rule, place in zip(rules, measured.places, strict=False):
+        tile = rule.tile
+        reason = why_not(tile.schedule, Kernel(spec.layout, product, target))
+        reason = reason or why_not_compiled(tile, product, target)
+        if not reason and not fits(tile, product, target):
+            reason = (
+                f"it needs {shared_memory(tile, product, target)} bytes of shared "
+                f"memory, {target.name} has {target.shared_per_block} for a block"
+            )
+        if reason:
+            said = f"the rule does not fit kernel {quoted(spec.name)}: {reason}; run "
+            yield SpecError(
+                place, f"{said}gemmgen tune again, or delete the kernel here"
+            )
 
 
 def _serving(spec: KernelSpec, product: Product, target: Target) -> list[str]:

@@ -5,7 +5,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from gemmgen import shapes
@@ -34,12 +34,13 @@ class Measured:
     """One kernel on one GPU: the table, and the times it comes from, in seconds.
 
     `unaligned` are the rules among schedules that take any row, for tensors that no
-    descriptor can describe.
+    descriptor can describe. `places` say where a file has the rules and those.
     """
 
     rules: tuple[Rule, ...]
     unaligned: tuple[Rule, ...]
     times: Times
+    places: tuple[Location, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -125,14 +126,7 @@ def read(path: Path) -> Tuning:
         place = target.location if target else root.location
         mistakes.add(place, "target is no architecture " + one_of(TARGETS))
     kernels = {
-        name: Measured(
-            tuple(_rules(node.at("rules"), mistakes)),
-            tuple(_rules(node.at("unaligned"), mistakes)),
-            {
-                shape: dict(_times(each, mistakes))
-                for shape, each in _shapes(node.at("microseconds"), mistakes)
-            },
-        )
+        name: _measured(node, mistakes)
         for name, node in _entries(root.at("kernels"), "kernels", mistakes)
         if _check_keys(node, _MEASURED, mistakes)
     }
@@ -149,9 +143,29 @@ def read(path: Path) -> Tuning:
     return Tuning(str(gpu and gpu.value), named or "", made, kernels, rates)
 
 
+def _measured(node: Node, mistakes: Mistakes) -> Measured:
+    """One kernel's entry."""
+    rules = list(_rules(node.at("rules"), mistakes))
+    unaligned = list(_rules(node.at("unaligned"), mistakes))
+    return Measured(
+        tuple(rule for rule, _ in rules),
+        tuple(rule for rule, _ in unaligned),
+        {
+            shape: dict(_times(each, mistakes))
+            for shape, each in _shapes(node.at("microseconds"), mistakes)
+        },
+        tuple(place for _, place in (*rules, *unaligned)),
+    )
+
+
+def kernel_places(path: Path) -> dict[str, Location]:
+    """The kernels that a file is about, and where it names them."""
+    return dict(load(file_bytes(path), str(path), Mistakes()).at("kernels").keys)
+
+
 def _rates(node: Node, mistakes: Mistakes) -> Rates | None:
     """The constants, if there are any: all of them, each a number above zero."""
-    names = [field.name for field in fields(Rates)]
+    names = [one.name for one in fields(Rates)]
     if node.value is None or not _check_keys(node, names, mistakes):
         return None
     values = {}
@@ -165,7 +179,7 @@ def _rates(node: Node, mistakes: Mistakes) -> Rates | None:
     return Rates(**values)
 
 
-def _rules(node: Node, mistakes: Mistakes) -> Iterator[Rule]:
+def _rules(node: Node, mistakes: Mistakes) -> Iterator[tuple[Rule, Location]]:
     if not isinstance(node.value, list) and node.value not in (None, UNKNOWN):
         mistakes.add(node.location, f"rules are a list, not {described(node.value)}")
     for item in node.items:
@@ -179,7 +193,8 @@ def _rules(node: Node, mistakes: Mistakes) -> Iterator[Rule]:
             said = f"waves must be full, not {described(waves.value)}"
             mistakes.add(waves.location, said)
         if tile:
-            yield Rule((limits[0], limits[1], limits[2]), tile, waves is not None)
+            rule = Rule((limits[0], limits[1], limits[2]), tile, waves is not None)
+            yield rule, text.location
 
 
 def _limit(node: Node | None, size: str, mistakes: Mistakes) -> float:

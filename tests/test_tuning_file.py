@@ -325,9 +325,9 @@ def test_build_puts_the_rules_first_and_names_the_gpu(home: Path, rows: Rows) ->
     tuned(GOOD)
     assert main(["build", "spec.yaml"]) == 0
     assert rows("90") == [
-        'Tile("tma", 90, 64, ANY, 2048, 64, 64, 128, 8, FILL, 5, 4),',
-        'Tile("tiled", 90, ANY, ANY, ANY, 128, 128, 64, 8, 1, 4, 8),',
-        'Tile("tiled", 90, ANY, ANY, ANY, 64, 64, 64, 8, 1, 4, 4),',
+        'Tile("tma", 90, 64, ANY, 2048, 64, 64, 128, 8, FILL, 5, 4, 163880),',
+        'Tile("tiled", 90, ANY, ANY, ANY, 128, 128, 64, 8, 1, 4, 8, 131072),',
+        'Tile("tiled", 90, ANY, ANY, ANY, 64, 64, 64, 8, 1, 4, 4, 65536),',
     ]
     assert rows("80")
     text = Path("generated/one.py").read_text()
@@ -354,12 +354,45 @@ def test_without_a_row_for_all_tensors_the_model_adds_some(
     )
 
 
-def test_a_tile_that_does_not_fit_any_more_is_left_out(home: Path, rows: Rows) -> None:
-    tuned(GOOD.replace("{M: 64, K: 2048, tile: tma 64x64x128 kfill s5 w4}",
-                       "{M: 64, tile: tma 256x256x128 s5 w8}"))  # fmt: skip
-    assert main(["build", "spec.yaml"]) == 0
-    assert len(rows("90")) == 2
-    assert not any("256" in row for row in rows("90"))
+@pytest.mark.parametrize(
+    ("tile", "reason"),
+    [
+        ("tma 256x256x128 s5 w8", "it needs 655400 bytes of shared memory, sm_90 has"),
+        ("warp_specialized 64x32x64 s4 w4", "warp_specialized cuts n into a part of"),
+    ],
+)
+def test_a_rule_that_does_not_fit_is_an_error(
+    home: Path, tile: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned(GOOD.replace("tma 64x64x128 kfill s5 w4}", f"{tile}}}"))
+    assert main(["build", "spec.yaml"]) == 2
+    said = capsys.readouterr().err
+    start = "tuning/h200.yaml:9:32: the rule does not fit kernel 'one': "
+    assert said.startswith(start + reason)
+    assert said.endswith("run gemmgen tune again, or delete the kernel here\n")
+    assert not Path("generated").exists()
+
+
+def test_a_kernel_of_no_spec_is_an_error(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned(GOOD.replace("  one:", "  onee:"))
+    assert main(["build", "spec.yaml"]) == 2
+    said = capsys.readouterr().err
+    start = "tuning/h200.yaml:7:3: unknown kernel 'onee'; did you mean 'one'?"
+    assert said.startswith(start)
+    Path("more.yaml").write_text(SPEC.replace("one", "onee"))
+    assert main(["build", "spec.yaml", "more.yaml"]) == 0
+
+
+@pytest.mark.parametrize(
+    "tile", ["tiled 8192x64x64 s4 w4", "tiled 64x64x64 s9999 w4",
+             "tiled 64x64x64 s4 w512", "tiled 64x64x64 g512 s4 w4",
+             "split_k 64x64x64 k9999 s4 w4", "gemv 1x2x8192 s1 w8"]
+)  # fmt: skip
+def test_an_absurd_tile_is_an_error(tmp_path: Path, tile: str) -> None:
+    with pytest.raises(SpecErrors, match="which is more than any GPU takes"):
+        read(tmp_path, GOOD.replace("tiled 64x64x64 s4 w4", tile).encode())
 
 
 def test_a_schedule_that_the_spec_rules_out_is_left_out(home: Path, rows: Rows) -> None:
