@@ -9,7 +9,8 @@ class Profile:
 
     A kernel of few tiles has `least` examples all the same. A `fixed_seed` draws the
     same examples in every run that names no other. On a GPU a draw has up to `at_once`
-    examples. `launches` are the drawn sequences of calls of a launcher. `climbs` seeks
+    examples. `launches` are the drawn sequences of calls of a launcher, which
+    has each, or one in `every`, of the changes of a call made alone. `climbs` seeks
     large errors, `remembers` tries first what failed before.
     """
 
@@ -18,6 +19,7 @@ class Profile:
     seconds: float
     at_once: int
     launches: int
+    every: int = 1
     fixed_seed: bool = False
     climbs: bool = False
     remembers: bool = False
@@ -28,7 +30,7 @@ class Profile:
 
 
 PROFILES = {
-    "quick": Profile(5, 60, 600, at_once=5, launches=5),
+    "quick": Profile(5, 60, 600, at_once=5, launches=5, every=3),
     "ci": Profile(25, 300, 1800, at_once=100, launches=50, fixed_seed=True),
     "deep": Profile(
         100, 3000, 4 * 3600, at_once=1000, launches=1000, climbs=True, remembers=True

@@ -185,6 +185,7 @@ class Bench:
                 stack.enter_context(driver.capture(facts.device, stream))
             elif facts.current != facts.device:
                 stack.enter_context(driver.stream(facts.current, 0))
+            stack.enter_context(torch.set_grad_enabled(facts.gradient[1]))
             if facts.hooked:
                 for chain in (runtime.launch_enter_hook, runtime.launch_exit_hook):
                     chain.add(hooks.append)

@@ -16,10 +16,14 @@ from gemmgen.verification.cases import Case, input_tensors, numbers
 from gemmgen.verification.examples import input_shapes
 from gemmgen.verification.launches.tensors import Gpus
 from gemmgen.verification.reference import torch_dtype
-from gemmgen.verification.views import VIEWS
+from gemmgen.verification.views import VIEWS, View
 
-FAR = "far"
-"""A view whose last row is beyond 2^31 elements."""
+FAR, SHIFTED, PITCHED = "far", "8 bytes further", "8 bytes longer"
+"""A view of which some rows are beyond 2^31 elements, at times each 2^31 from the last;
+views whose first element, or else whose rows, lie at odd multiples of 8 bytes."""
+OWN_VIEWS = (FAR, SHIFTED, PITCHED)
+_FEW = 64
+"""Rows that may be so far apart."""
 OUTS = ("made", "given", "an input", "an operand", "a row further")
 """Where results go; all but the first two to memory that an input has."""
 
@@ -29,7 +33,8 @@ class Facts:
     """A call without its tensors, which `views` lie in, by name if not contiguous.
 
     One tensor may be `odd`, of a dtype that it should not have, or `astray`, on another
-    device than the rest. The last `keywords` inputs are passed by name.
+    device than the rest; one may require a `gradient`, which are on or not, or be a
+    `negative` view. The last `keywords` inputs are passed by name.
     """
 
     rows: tuple[int, ...] = (64,)
@@ -40,6 +45,8 @@ class Facts:
     out: str = "made"
     odd: str | None = None
     astray: str | None = None
+    gradient: tuple[str | None, bool] = (None, True)
+    negative: str | None = None
     keywords: int = 0
     device: int = 0
     current: int = 0
@@ -56,6 +63,9 @@ class Facts:
         parts += [f"current cuda:{self.current}"] * (self.current != self.device)
         parts += [f"{self.odd} of another dtype"] if self.odd else []
         parts += [f"{self.astray} on another device"] if self.astray else []
+        name, on = self.gradient
+        parts += [f"{name} requires a gradient, {on}"] if name or not on else []
+        parts += [f"{self.negative} negated"] if self.negative else []
         parts += [f"{self.keywords} by name"] if self.keywords else []
         return ", ".join(
             parts + ["captured"] * self.captured + ["hooked"] * self.hooked
@@ -99,6 +109,10 @@ def call_of(plan: Plan, gpus: Gpus, facts: Facts) -> Call:
             dtype = torch.float64 if dtype != torch.float64 else torch.float32
         device = facts.device ^ (name == facts.astray)
         made[name] = _tensor(gpus, facts, name, shapes[name], dtype, device)
+        if name == facts.gradient[0]:
+            made[name].requires_grad_()
+        if name == facts.negative:
+            made[name] = torch._neg_view(made[name])
     values = dict(zip(numbers(plan), facts.numbers, strict=True))
     names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
     inputs = {name: values[name] if name in values else made[name] for name in names}
@@ -112,10 +126,16 @@ def _tensor(
     gpus: Gpus, facts: Facts, name: str, shape: Any, dtype: Any, device: int
 ) -> torch.Tensor:
     view = facts.views.get(name, "contiguous")
-    row = VIEWS["contiguous" if view == FAR else view]
+    few = dtype.itemsize
+    row = {
+        FAR: VIEWS["contiguous"],
+        SHIFTED: View(SHIFTED, pad=16, offset=8 // few),
+        PITCHED: View(PITCHED, pad=8 // few),
+    }.get(view) or VIEWS[view]
     strides = row.strides(shape)
     if view == FAR and shape[0] > 1:
-        strides = (-(-(2**31) // (shape[0] - 1) // 16) * 16, *strides[1:])
+        apart = 2**31 // (shape[0] - 1 if shape[0] > _FEW else 1)
+        strides = (-(-apart // 16) * 16, *strides[1:])
     last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if n > 0)
     whole = gpus.empty((last + 1 + row.offset,), (1,), dtype, device)
     return whole.as_strided(shape, strides, row.offset)

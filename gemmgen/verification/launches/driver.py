@@ -84,6 +84,7 @@ class Driver:
             fill_tma_descriptor_tiled=self.encode,
             get_device_properties=lambda device: {"max_shared_mem": SHARED},
             load_binary=self.load,
+            unload_module=lambda module: None,
             launch=self.launch_together,
             build_signature_metadata=lambda signature: signature,
         )

@@ -4,6 +4,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -14,16 +15,21 @@ from gemmgen.verification.cases import numbers
 from gemmgen.verification.examples import Wrong
 from gemmgen.verification.launches.bench import Bench, Made
 from gemmgen.verification.launches.calls import Call, Facts, call_of
+from gemmgen.verification.launches.turns import in_turns
 
 _MOST = 8
 """What the limits of what is remembered are set to."""
-_DIRECT = ("3.6.",)
+_LARGEST = 4096
+"""What such a limit may be; each entry takes about a KiB."""
+_POINTS = 16
+"""Of a call, at which another thread's turn may come; there are about as many."""
+_DIRECT = ("3.6.", "3.7.", "3.8.", "3.9.")
 """The Tritons whose launcher in C is called directly."""
 
 
 def habits(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     """Everything that is tried, by name."""
-    for habit in (_repeats, _bounded, _lets_go, _twice, _copies, _recovers):
+    for habit in (_repeats, _bounded, _lets_go, _twice, _copies, _recovers, _beside):
         yield str(habit.__doc__), lambda habit=habit: habit(bench)  # type: ignore[misc]
 
 
@@ -64,6 +70,8 @@ def _bounded(bench: Bench) -> None:
         if name.startswith("MOST_") and isinstance(value, int)
     ]
     before = [getattr(module, name) for module, name in limits]
+    if not limits or max(before) > _LARGEST:
+        raise Wrong(f"what is remembered is not bounded: {before}")
     for module, name in limits:
         setattr(module, name, _MOST)
     try:
@@ -167,6 +175,22 @@ def _recovers(bench: Bench) -> None:
             raise Wrong(f"a launch that fails is no error: {failed.returned!r}")
         for _ in range(3):
             bench.check(facts, call, [])
+
+
+def _beside(bench: Bench) -> None:
+    """Two threads that call for the first time leave each other alone, at any point."""
+    usual = _usual(bench)
+    both = usual, replace(usual, n=128)
+    for point in range(_POINTS):
+        bench.renew(anew=False)
+        calls = [_made(bench, facts) for facts in both]
+        actions = [
+            partial(bench.perform, bench.launcher, facts, call)
+            for facts, call in zip(both, calls, strict=True)
+        ]
+        made = in_turns(bench.driver, actions, [False] * point + [True])
+        for facts, call, one in zip(both, calls, made, strict=True):
+            bench.judge(facts, call, one, [])
 
 
 def _fail(_: Any) -> None:

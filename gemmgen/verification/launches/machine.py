@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import pairwise
 from types import ModuleType
 from typing import Any, ClassVar
 
@@ -13,12 +14,12 @@ from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
 from gemmgen.verification.cases import input_tensors, numbers
 from gemmgen.verification.launches.bench import Bench, several
-from gemmgen.verification.launches.calls import FAR, OUTS, Call, Facts, call_of
+from gemmgen.verification.launches.calls import OUTS, OWN_VIEWS, Call, Facts, call_of
 from gemmgen.verification.launches.real import RealBench
 from gemmgen.verification.launches.turns import in_turns
 from gemmgen.verification.views import FOR_OUTPUTS, VIEWS
 
-_SIZES = (64, 1, 16, 128, 7, 1000, 4096, 0)
+_SIZES = (64, 1, 16, 128, 7, 60, 1000, 4096, 0)
 _NUMBERS = (1.0, 0.0, -0.0, -3.0, 0.3, 2, float("inf"), float("nan"))
 _ROWS = ((64,), (1,), (16,), (128,), (5,), (300,), (4096,), (0,))
 _LEADING = ((), (2, 3), (4, 1, 16), (2, 0))
@@ -40,6 +41,11 @@ def choices(plan: Plan) -> dict[str, Sequence[Any]]:
         "out": OUTS,
         "odd": (None, *inputs),
         "astray": (None, *inputs[1:]),
+        "gradient": (
+            (None, True),
+            *((one, on) for one in inputs for on in (True, False)),
+        ),
+        "negative": (None, *inputs),
         "keywords": range(len(inputs) + len(numbers(plan)) + 1),
         "device": (0, 1),
         "current": (0, 1),
@@ -47,7 +53,7 @@ def choices(plan: Plan) -> dict[str, Sequence[Any]]:
         "captured": (False, True),
         "hooked": (False, True),
     }
-    views = [(name, view) for view in (*VIEWS, FAR) for name in inputs]
+    views = [(name, view) for view in (*VIEWS, *OWN_VIEWS) for name in inputs]
     found["view"] = views + [(name, view) for view in FOR_OUTPUTS for name in results]
     if numbers(plan):
         places = range(len(numbers(plan)))
@@ -161,15 +167,18 @@ def each_alone(
     """For each thing that can be otherwise, calls with and without it, by turns."""
     machines = machine(bench)
     for name, values in bench.limited(choices(bench.plan)).items():
-        for value in values:
-            yield f"{name} {value}", partial(_by_turns, machines, (name, value))
+        pairs = [(values[0], value) for value in values]
+        if name == "gradient":  # that are on or off matters with one alone
+            pairs += pairwise(values)
+        for one, other in pairs:
+            step = partial(_by_turns, machines, (name, one), (name, other))
+            yield f"{name} {one}, {other}", step
 
 
-def _by_turns(machines: type[Calls], change: Change) -> None:
+def _by_turns(machines: type[Calls], first: Change, second: Change) -> None:
     one = machines()
-    one.start(0, change[0] in _FOUND_OUT_AT)
-    usual = one.facts
-    other = changed(usual, change)
+    one.start(0, first[0] in _FOUND_OUT_AT)
+    usual, other = changed(one.facts, first), changed(one.facts, second)
     for facts, step in (
         (other, "again"), (usual, "again"), (usual, "again"), (other, "again"),
         (other, "elsewhere"), (usual, "elsewhere"),

@@ -6,7 +6,7 @@ from threading import RLock
 
 import torch
 
-_BYTES = 1 << 39
+_BYTES = 1 << 42
 """Of each GPU; but for what is written they are address space alone."""
 _UNIT = 512
 """Allocations start at a multiple of it, as those of torch's own allocator do."""

@@ -27,6 +27,8 @@ _TRIED: dict[str, Sequence[Any]] = {
     "k": (64, 7),
     "stream": (0, 11),
     "astray": (None,),
+    "gradient": ((None, True),),
+    "negative": (None,),
 }
 """Of what has more values: each size may compile a kernel."""
 _VIEWS = ("misaligned", "padded")
@@ -152,6 +154,7 @@ class RealBench:
                 stack.enter_context(torch.cuda.stream(self.streams[key]))
             if facts.current != facts.device and not facts.captured:
                 stack.enter_context(torch.cuda.device(facts.current))
+            stack.enter_context(torch.set_grad_enabled(facts.gradient[1]))
             if facts.hooked:
                 for chain in (runtime.launch_enter_hook, runtime.launch_exit_hook):
                     chain.add(hooks.append)
