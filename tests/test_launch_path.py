@@ -84,6 +84,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(launch, "INTERPRETED", False)
     monkeypatch.setattr(remember, "INTERPRETED", False)
     monkeypatch.setattr(remember, "empty", new_on_cpu)
+    monkeypatch.setattr(remember, "replaying", lambda launch, repeat: repeat)
     monkeypatch.setattr(remember, "current_device", lambda: 0)
     LOG.clear()
     BY_ADDRESS.clear()
@@ -102,10 +103,16 @@ def right(call: Callable[..., Any], a: torch.Tensor, b: torch.Tensor) -> str:
     return " ".join(LOG[before:])
 
 
-def test_the_second_call_of_a_signature_repeats_the_first() -> None:
+def known(call: Callable[..., Any], a: torch.Tensor, b: torch.Tensor) -> None:
+    """Call until the launcher remembers, at the second call of a signature."""
+    assert right(call, a, b) == right(call, a, b) == "launched"
+    LOG.clear()
+
+
+def test_calls_of_a_signature_repeat_the_second() -> None:
     call = remember.remembered(adding)
     a, b = ones(4, 5), ones(4, 5)
-    assert [right(call, a, b) for _ in range(3)] == ["launched", "repeated", "repeated"]
+    assert [right(call, a, b) for _ in range(4)] == ["launched"] * 2 + ["repeated"] * 2
     assert right(call, ones(4, 5), ones(4, 5)) == "repeated"
 
 
@@ -124,9 +131,9 @@ def test_the_second_call_of_a_signature_repeats_the_first() -> None:
 )
 def test_another_signature_is_launched_afresh(other: Callable[[], Any]) -> None:
     call = remember.remembered(adding)
-    assert right(call, ones(4, 5), ones(4, 5)) == "launched"
+    known(call, ones(4, 5), ones(4, 5))
     a, b = other()
-    assert right(call, a, b) == "launched"
+    known(call, a, b)
     assert right(call, a, b) == "repeated"
     assert right(call, ones(4, 5), ones(4, 5)) == "repeated"
 
@@ -134,7 +141,7 @@ def test_another_signature_is_launched_afresh(other: Callable[[], Any]) -> None:
 def test_what_is_given_as_out_is_written_and_returned() -> None:
     call = remember.remembered(adding)
     a, b = ones(4, 5), ones(4, 5)
-    for did in ("launched", "repeated", "repeated"):
+    for did in ("launched", "launched", "repeated", "repeated"):
         out = noted(torch.full((4, 5), torch.nan))
         assert call(a, b, out=out) is out
         assert torch.equal(out, a + b)
@@ -157,12 +164,12 @@ def test_results_do_not_share_memory() -> None:
 def test_named_inputs_are_remembered_like_those_by_position(names: str) -> None:
     call = remember.remembered(adding)
     a, b = ones(4, 5), ones(4, 5)
-    right(call, a, b)
+    known(call, a, b)
     every = {"a": a, "b": b}
     first = [a] if names == "b" else []
     named = {name: every[name] for name in names.split()}
     assert torch.equal(call(*first, **named), a + b)
-    assert LOG == ["launched", "repeated"]
+    assert LOG == ["repeated"]
 
 
 @pytest.mark.parametrize(
@@ -185,21 +192,22 @@ def test_a_result_over_an_input_is_refused_every_time() -> None:
         return noted(room[start : start + 20].view(4, 5))
 
     call(a, b, out=out(100))
+    call(a, b, out=out(140))
     for start in (0, 1, 19, 21, 39, 41, 59):
         with pytest.raises(ValueError, match="adding: out must"):
             call(a, b, out=out(start))
-    assert LOG == ["launched"]
+    assert LOG == ["launched"] * 2
     for start in (20, 60, 100):
         want = a + b
         assert torch.equal(call(a, b, out=out(start)), want)
-    assert LOG[1:] == ["repeated"] * 3
+    assert LOG[2:] == ["repeated"] * 3
 
 
 def test_an_operand_that_is_the_result_is_repeated_as_such_alone() -> None:
     call = remember.remembered(adding)
     room = torch.randn(100)
     a, b = ones(4, 5), noted(room[8:28].view(4, 5))
-    for did in ("launched", "repeated"):
+    for did in ("launched", "launched", "repeated"):
         want = a + b
         assert torch.equal(call(a, b, out=b), want)
         assert LOG[-1] == did
@@ -211,11 +219,11 @@ def test_an_operand_that_is_the_result_is_repeated_as_such_alone() -> None:
 def test_what_is_written_has_another_version() -> None:
     call = remember.remembered(adding)
     a, b, out = ones(4, 5), ones(4, 5), ones(4, 5)
-    for _ in range(3):
+    for _ in range(4):
         before = out._version
         call(a, b, out=out)
         assert out._version > before
-    assert LOG == ["launched", "repeated", "repeated"]
+    assert LOG == ["launched"] * 2 + ["repeated"] * 2
     with torch.inference_mode():
         call(a, b, out=noted(torch.empty(4, 5)))
 
@@ -226,7 +234,7 @@ def test_a_gradient_is_refused_whatever_is_remembered() -> None:
     b = torch.nn.Parameter(noted(torch.randn(4, 5)))
     BY_ADDRESS[b.data_ptr()] = b
     with torch.no_grad():
-        assert right(call, a, b) == "launched"
+        known(call, a, b)
         assert right(call, a, b) == "repeated"
     with pytest.raises(ValueError, match="adding: b must not require a gradient"):
         call(a, b)
@@ -249,7 +257,7 @@ def test_what_is_no_tensor_is_the_launcher_s_to_refuse(arguments: Any) -> None:
 def test_an_error_is_not_remembered_and_leaves_nothing_behind() -> None:
     call = remember.remembered(adding)
     a, b = ones(4, 5), ones(4, 5)
-    right(call, a, b)
+    known(call, a, b)
     for _ in range(2):
         with pytest.raises(RuntimeError, match="unlucky"):
             call(ones(4, 13), ones(4, 13))
@@ -302,19 +310,19 @@ def test_a_hook_sees_every_launch(monkeypatch: pytest.MonkeyPatch, hook: str) ->
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remember, "MOST_CALLS", 3)
-    known: list[dict[Any, Any]] = []
+    kept: list[dict[Any, Any]] = []
     learn = remember.learn
 
     def watched(launcher: Any, calls: Any, *rest: Any) -> Any:
-        known.append(calls)
+        kept.append(calls)
         return learn(launcher, calls, *rest)
 
     monkeypatch.setattr(remember, "learn", watched)
     call = remember.remembered(adding)
     for rows in range(3, 20):
-        assert right(call, ones(rows, 5), ones(rows, 5)) == "launched"
+        known(call, ones(rows, 5), ones(rows, 5))
         assert right(call, ones(rows, 5), ones(rows, 5)) == "repeated"
-        assert 1 <= len(known[-1]) <= 3
+        assert 1 <= len(kept[-1]) <= 3
     assert right(call, ones(3, 5), ones(3, 5)) == "launched"
 
 
@@ -333,7 +341,7 @@ def test_threads_get_their_own_results(monkeypatch: pytest.MonkeyPatch) -> None:
     def work(number: int) -> int:
         start.wait()
         for turn in range(40):
-            rows = 3 + (number + turn) % 8
+            rows = 3 + (number + turn // 5) % 8
             a, b = ones(rows, 5), ones(rows, 5)
             got = call(a, b)
             assert got.shape == (rows, 5)
@@ -366,15 +374,16 @@ def test_arguments_are_made_once_an_address_and_bounded(
 ) -> None:
     made = []
 
-    def encoded(address: int, *like: Any) -> list[Any]:
+    def encoded(address: int, like: Any) -> list[Any]:
+        assert (like.shape, like.strides) == ((64, 64), (64, 1))
         made.append(address)
         return [f"map {address}", 64, 1]
 
     monkeypatch.setattr(replay, "encoded", encoded)
     monkeypatch.setattr(replay, "MOST_ARGUMENTS", 3)
-    arguments = replay.Arguments.__new__(replay.Arguments)
-    arguments.grid, arguments.fixed, arguments.values = (2, 1, 1), ("function",), (5,)
-    arguments.like, arguments.nested = [("descriptor", {}), None], nested
+    tensors = (launch.Block(torch.zeros(64, 64), 16, 16), torch.zeros(1))
+    found = replay.Compiled(print, ("function",), nested, ({"elem_type": 7},))
+    arguments = replay.Arguments(launch.Launch(None, (2,), tensors, (5,)), found)
     for address in range(1, 10):
         found = arguments[1, address, 7]
         kernel_s = (f"map {address}", 64, 1, 7, 5)
@@ -386,8 +395,6 @@ def test_arguments_are_made_once_an_address_and_bounded(
     *_, last = arguments[1, 9, 8]
     assert (last if nested else arguments[1, 9, 8][5:]) == ("map 9", 64, 1, 8, 5)
     assert arguments[2, 9, 7][3] == 2
-    with pytest.raises(ValueError, match="argument"):
-        arguments[1, 9]
 
 
 def test_signatures_tell_zero_from_minus_zero_and_no_other_numbers() -> None:

@@ -1,0 +1,257 @@
+"""Races the kernels under several Tritons on one GPU, and times calls under each.
+
+    python benchmarks/triton_versions.py --triton FOLDER ... [--report FILE.md]
+
+Each FOLDER holds an unpacked wheel of Triton; the one that Python finds by itself comes
+first. Every Triton has a process of its own, which is asked for a few rounds at a time,
+so that all meet the same clocks. Of a call the CPU's time is measured in the process,
+against `F.linear`: remembered, by keyword, and at sizes that the launcher has not seen.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+SPEC = ROOT / "spec.yaml"
+KERNELS = {
+    "linear_bf16": "4096x4096x4096 512x4096x4096 64x8192x8192",
+    "gemm_nn_fp16": "2048x2048x2048 1000x3000x2000",
+    "linear_bias_silu_residual": "2048x6144x4096 16x14336x4096",
+    "linear_gelu_aux": "2048x4096x4096 300x4096x1024",
+    "gemm_nt_tf32": "4096x4096x4096 256x4096x4096",
+}
+"""Kernels and shapes that all schedules take part in."""
+CALLED = (
+    "linear_bf16",
+    "linear_bias_gelu",
+    "linear_bias_silu_residual",
+    "gemm_nn_fp16",
+)
+ROUNDS, AT_ONCE = 12, 10
+
+
+class Peer:
+    """A process under one Triton."""
+
+    def __init__(self, folder: str | None) -> None:
+        paths = [folder] if folder else []
+        path = os.pathsep.join([*paths, str(ROOT), os.environ.get("PYTHONPATH", "")])
+        self.process = subprocess.Popen(
+            [sys.executable, __file__, "--serve"],
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.version: str = self.ask("version")
+
+    def ask(self, what: str, *arguments: Any) -> Any:
+        """The answer to a question, by the name of a function of this file."""
+        assert self.process.stdin and self.process.stdout
+        print(json.dumps([what, *arguments]), file=self.process.stdin, flush=True)
+        answer = self.process.stdout.readline()
+        if not answer:
+            raise RuntimeError(f"the process of {self.version} ended")
+        return json.loads(answer)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Median microseconds at a shape, by Triton."""
+
+    kernel: str
+    shape: str
+    times: dict[str, float]
+
+
+def raced(peers: list[Peer], kernel: str, shape: str) -> Row:
+    """One kernel at one shape, the Tritons in turn, in shuffled order."""
+    times: dict[str, list[float]] = {one.version: [] for one in peers}
+    for one in peers:
+        if wrong := one.ask("prepare", kernel, shape):
+            raise RuntimeError(f"{kernel} at {shape}, Triton {one.version}: {wrong}")
+    shuffled, order = random.Random(0), list(peers)
+    for _ in range(ROUNDS):
+        shuffled.shuffle(order)
+        for one in order:
+            times[one.version] += one.ask("timed", AT_ONCE)
+    medians = {name: 1e6 * statistics.median(each) for name, each in times.items()}
+    return Row(kernel, shape, medians)
+
+
+# What a process answers.
+
+
+class Server:
+    """What one Triton's process knows between questions."""
+
+    def version(self) -> str:
+        """Its Triton."""
+        import triton
+
+        return str(triton.__version__)
+
+    def prepare(self, kernel: str, shape: str) -> str:
+        """Make the inputs and judge a call; what is wrong with it, if anything."""
+        from gemmgen.benchmark.contest import ours, results_of
+        from gemmgen.measurement import Gpu, judge, problem
+        from gemmgen.plan import load
+        from gemmgen.shapes import Shape
+        from gemmgen.verification import subject
+
+        plan = next(one for one in load(SPEC) if one.name == kernel)
+        given = problem(plan, Shape(*map(int, shape.split("x"))))
+        launcher = subject.launcher_in(ROOT / "generated", plan)
+        self.call = ours(given, launcher)
+        self.device = Gpu()
+        for _ in range(3):
+            judged = judge(given, {"ours": results_of(self.call)})["ours"]
+            if judged.outside:
+                return f"{judged.outside} elements beyond the bound"
+        return ""
+
+    def timed(self, count: int) -> list[float]:
+        """The seconds of so many calls, the L2 cache flushed before each."""
+        self.device.cover(2e-4)
+        later = [self.device.timed(self.call) for _ in range(count)]
+        self.device.synchronize()
+        return [seconds() for seconds in later]
+
+    def calls(self, kernel: str) -> dict[str, float]:
+        """Microseconds of CPU of a call, in several ways, and of `F.linear`."""
+        import torch
+        import torch.nn.functional as functional
+
+        from gemmgen.measurement import cpu_time, problem
+        from gemmgen.plan import load
+        from gemmgen.shapes import Shape
+        from gemmgen.verification import subject
+
+        plan = next(one for one in load(SPEC) if one.name == kernel)
+        launcher = subject.launcher_in(ROOT / "generated", plan)
+        given = problem(plan, Shape(16, 16, 16)).arguments
+        names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
+        named = dict(zip(names, given, strict=True))
+        x, w = (torch.randn(16, 16, device="cuda", dtype=torch.bfloat16) for _ in "xw")
+        unseen = self._unseen(launcher, plan)
+        for _ in range(4):  # compiles what the row counts need
+            unseen()
+        timings = cpu_time(
+            {
+                "F.linear": partial(functional.linear, x, w),
+                "remembered": partial(launcher, *given),
+                "by keyword": partial(launcher, **named),
+                "not remembered": unseen,
+            },
+            torch.cuda.synchronize,
+            batch=1000,
+        )
+        return {name: 1e6 * timing.median for name, timing in timings.items()}
+
+    @staticmethod
+    def _unseen(launcher: Any, plan: Any) -> Any:
+        """A call with another number of rows each time, of more than are remembered."""
+        from gemmgen.measurement import problem
+        from gemmgen.shapes import Shape
+
+        most = 2500
+        whole = problem(plan, Shape(most, 16, 16))
+        by_rows = {plan.a.name} | {one.name for one in plan.tensors if "m" in one.axes}
+        values = {**whole.tensors, **whole.numbers}
+        names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
+        given = [
+            [values[n][:rows] if n in by_rows else values[n] for n in names]
+            for rows in range(1, most)
+        ]
+        following: Iterator[list[Any]] = itertools.cycle(given)
+        return lambda: launcher(*next(following))
+
+
+def serve() -> None:
+    """Answer questions until there are no more."""
+    server = Server()
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        what, *arguments = json.loads(line)
+        print(json.dumps(getattr(server, what)(*arguments)), file=answers, flush=True)
+
+
+def report(rows: list[Row], calls: dict[str, Any], facts: dict[str, str]) -> str:
+    """Both tables in Markdown."""
+    first, *others = rows[0].times
+    lines = [
+        "Made by `python benchmarks/triton_versions.py`: one process for each Triton, "
+        "in turn, inputs normal, L2 flushed, medians.",
+        "",
+        ", ".join(f"{key} {value}" for key, value in facts.items()),
+        "",
+        f"| kernel | M x N x K | Triton {first}, µs | "
+        + " | ".join(f"{one} / {first}" for one in others)
+        + " |",
+        "| --- | --- | --- |" + " --- |" * len(others),
+    ]
+    for row in rows:
+        base = row.times[first]
+        ratios = " | ".join(f"{row.times[one] / base:.3f}" for one in others)
+        lines.append(f"| {row.kernel} | {row.shape} | {base:.1f} | {ratios} |")
+    lines += [
+        "",
+        "CPU time of a call at 16x16x16, over that of `F.linear` beside it. Not "
+        "remembered: 2,499 row counts in turn, of which 1,024 signatures are kept.",
+        "",
+        "| Triton | kernel | `F.linear`, µs | remembered | by keyword | not remembered "
+        "|",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for version, by_kernel in calls.items():
+        for kernel, each in by_kernel.items():
+            base = each.pop("F.linear")
+            ratios = " | ".join(f"{time / base:.2f}" for time in each.values())
+            lines.append(f"| {version} | {kernel} | {base:.1f} | {ratios} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Race, time, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--triton", nargs="*", default=[], metavar="FOLDER")
+    parser.add_argument("--report", type=Path)
+    options = parser.parse_args()
+    if options.serve:
+        serve()
+        return
+    from gemmgen.measurement import environment
+
+    peers = [Peer(folder) for folder in (None, *options.triton)]
+    rows = [
+        raced(peers, kernel, shape)
+        for kernel, shapes in KERNELS.items()
+        for shape in shapes.split()
+    ]
+    calls = {
+        peer.version: {kernel: peer.ask("calls", kernel) for kernel in CALLED}
+        for peer in peers
+    }
+    text = report(rows, calls, environment())
+    print(text, end="")
+    if options.report:
+        options.report.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
