@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 import gemmgen  # noqa: E402
 from gemmgen import tuning_file  # noqa: E402
-from gemmgen.choice import exact_triton, first  # noqa: E402
+from gemmgen.choice import describes_operands, first  # noqa: E402
 from gemmgen.cli import main  # noqa: E402
 from gemmgen.cost import predicted_time  # noqa: E402
 from gemmgen.decision import ANY, Rule  # noqa: E402
@@ -171,8 +171,8 @@ def test_the_first_table_is_for_descriptors_and_ends_for_every_triton() -> None:
     assert others == []
     assert all(map(first, (rule.tile for rule in rules)))
     assert rules[-1].limits == (ANY, ANY, ANY)
-    assert not exact_triton(rules[-1].tile)
-    assert any(exact_triton(rule.tile) for rule in rules)
+    assert not describes_operands(rules[-1].tile)
+    assert any(describes_operands(rule.tile) for rule in rules)
 
 
 def test_shapes_that_are_not_aligned_decide_the_second_table_alone() -> None:
