@@ -62,6 +62,9 @@ EPILOGUES = {
     "two_results": "pre = acc + bias[n]\\nout = gelu(pre)",
 }
 
+_FEW = 9
+"""Kernels that a report names."""
+
 
 @dataclass(frozen=True)
 class Task:
@@ -184,6 +187,8 @@ def report(runs: Sequence[tuple[str, Sequence[Found]]]) -> str:
         "Made by `python benchmarks/spills.py`, with no GPU: tiles that auto may take",
         "for a grid of dtypes, layouts, epilogues and functions.",
         "",
+        *map(_extent, runs),
+        "",
         "| Triton | schedule | target | tiles | spill beside the K loop | most bytes "
         "| spill in it | do not compile | too much shared memory |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
@@ -203,6 +208,13 @@ def report(runs: Sequence[tuple[str, Sequence[Found]]]) -> str:
             ]
             lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join([*lines, "", *_listed(runs)]) + "\n"
+
+
+def _extent(run: tuple[str, Sequence[Found]]) -> str:
+    """How much of the grid was compiled; which kernels, where they are few."""
+    names = sorted({one.kernel for one in run[1]})
+    which = f": {', '.join(names)}" if len(names) < _FEW else ""
+    return f"- Triton {run[0]}: {len(names)} of {len(list(entries()))} kernels{which}"
 
 
 def _listed(runs: Sequence[tuple[str, Sequence[Found]]]) -> Iterator[str]:

@@ -57,6 +57,7 @@ def test_the_report_tells_what_spills_where() -> None:
     assert "| 3.9.0 | tiled | sm_80 | 2 | 0 | 0 | 0 | 1 | 1 |" in text
     listed = [line for line in text.splitlines() if line.startswith("- ")]
     assert listed == [
+        f"- Triton 3.9.0: 2 of {len(list(spills.entries()))} kernels: one, two",
         "- 3.9.0, sm_90, one: `tma 128x64x64 s5 w4`, "
         "32 bytes, 6 instructions in the K loop",
         "- 3.9.0, sm_80, two: `tiled 64x64x64 s5 w4`, "
