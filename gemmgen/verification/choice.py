@@ -59,8 +59,9 @@ def check_choice(plan: Plan, module: ModuleType, number: int) -> int:
     if not plan.rows:
         return 0
     draw, count = random.Random(number), 0
+    oldest = min(TARGETS[name].architecture for name in plan.targets)
     for gpu in TARGETS.values():
-        if gpu.architecture < min(row.sm for row in module.TILES):
+        if gpu.architecture < oldest:
             continue
         for sizes in _sizes(module.TILES, draw):
             fitting = draw.random() < 0.7

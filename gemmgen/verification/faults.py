@@ -13,6 +13,8 @@ from gemmgen.verification.edits import (
     with_keyword,
 )
 from gemmgen.verification.epilogue_faults import epilogue_families
+from gemmgen.verification.extent_faults import extent_families
+from gemmgen.verification.launcher_faults import launcher_families
 from gemmgen.verification.meetings import meetings
 from gemmgen.verification.pipeline_faults import pipeline_families
 
@@ -37,6 +39,8 @@ def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     yield "program id ignored", _no_program_id
     yield from meetings()
     yield from pipeline_families()
+    yield from extent_families()
+    yield from launcher_families(plan)
     strides = [*plan.a.strides, *plan.b.strides]
     strides += [stride for one in plan.tensors for stride in one.strides]
     strides += [stride for one in plan.results for stride in one.matrix.strides]

@@ -49,7 +49,7 @@ class Pipelined(Variant):
             names["specializes"] = before
 
     def cases(self, plan: Plan) -> Iterator[Case]:
-        """Rings that are not full, full, and reused; odd numbers of tiles; edges."""
+        """Rings not full, full, reused; odd numbers of tiles; three columns; edges."""
         m, n, k, stages = self.block.m, self.block.n, self.block.k, self.stages
         unit = _unit(plan)
         rows = unit if plan.a.transposed else 3

@@ -1,5 +1,6 @@
 """Calls that a launcher must refuse: a ValueError that names kernel and argument."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -159,7 +160,20 @@ def _wrong_counts(call: Call) -> Iterator[Refusal]:
 
 
 def _shared(plan: Plan, call: Call) -> Iterator[Refusal]:
-    """Results that begin where an input does that other programs still read."""
+    """Results that begin where an input does that other programs still read.
+
+    Or where the result before them does.
+    """
+    outputs = call.outputs or []
+    for position, (before, output) in enumerate(itertools.pairwise(outputs), 1):
+        memory = torch.zeros(1024, dtype=torch.int8, device=output.device)
+        pair = [
+            memory.view(one.dtype)[: one.numel()].view(one.shape)
+            for one in (before, output)
+        ]
+        given = [*outputs[: position - 1], *pair, *outputs[position + 1 :]]
+        mistake = "begins where the one before does"
+        yield Refusal(f"out[{position}]", mistake, replace(call, outputs=given))
     matrices = {one.name for one in plan.operands if one.is_matrix}
     for position, output in enumerate(call.outputs or []):
         for name, tensor in call.tensors.items():

@@ -6,6 +6,7 @@ long sides of a few wide ones. A GPU has room for the sizes as they are.
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gemmgen.plan import Plan
 from gemmgen.schedules import SCHEDULES, SPECIALIZED
@@ -48,6 +49,9 @@ def _splits(variant: Variant) -> bool:
 def stretched(plan: Plan, variant: Variant) -> Iterator[tuple[Variant, Case]]:
     """Long sums, long sides and many parts, each with the tile to interpret it with."""
     if variant.schedule == SPECIALIZED:
+        block = replace(variant.block, k=4 * variant.block.k)
+        case = Case((block.m,), block.n, 4096 + 512)
+        yield variant.cut_to(block), numbered(plan, case)
         return
     streams = SCHEDULES[variant.schedule].streams
     rows = 1 if streams else 16 if plan.a.transposed else 3
