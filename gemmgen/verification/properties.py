@@ -50,13 +50,14 @@ def _steps(
     yield trial.refuse
     if trial.schedule is None:  # else one is forced throughout
         yield partial(trial.choose, number)
+    for one in found:
+        if isinstance(one, Pipelined):  # first, for they find most that is wrong
+            yield from _always(trial, one, one.cases(trial.plan))
     seeds, seen = itertools.count(number), set[object]()
     for variant in found:
         text = variant.schedule if trial.on_gpu else variant.text
         first = text not in seen
         seen.add(text)
-        if isinstance(variant, Pipelined):
-            yield from _always(trial, variant, variant.cases(trial.plan))
         if first:
             yield from _once(trial, variant, profile, number)
         elif trial.on_gpu:
