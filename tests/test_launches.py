@@ -1,12 +1,19 @@
-"""Launchers on the stand-in for a GPU's driver: healthy ones pass, planted faults die.
+"""Launchers on the stand-in for a GPU: healthy ones pass, those with a hole fail.
 
-Each case runs in a process of its own, for the stand-in stays in one that has it.
+In other processes, for the stand-in stays in one that has it.
 """
 
+import ast
+from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from gemmgen.folder import SHARED
 from gemmgen.plan import Plan, load
+from gemmgen.verification.host_faults import host_families, on_the_host
+from gemmgen.verification.mutants import mutated
+from gemmgen.verification.outcome import Outcome
 from gemmgen.verification.pool import run_launches
 from gemmgen.verification.process import Subject
 
@@ -38,6 +45,100 @@ def written(
         )
     assert change is None or any(change[0] in text for text in texts.values())
     return Subject(PLANS[kernel], folder / f"{kernel}.py")
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A fault of a file that launchers share: its kind, what the text has no more."""
+
+    file: str
+    family: str
+    lost: str
+    kernel: str = "linear_bias_silu_residual"
+
+
+KEY, CONDITION = "part of a key dropped", "condition dropped"
+HOLES = {
+    "key without shape": Hole("_remember.py", KEY, "one.shape"),
+    "key without strides": Hole("_remember.py", KEY, "one.stride()"),
+    "key without dtype": Hole("_remember.py", KEY, "one.dtype"),
+    "key without device": Hole("_remember.py", KEY, "one.get_device()"),
+    "key without alignment": Hole("_remember.py", KEY, "address & 15"),
+    "key without gradient": Hole("_remember.py", KEY, "one.requires_grad"),
+    "key without neg bit": Hole("_remember.py", KEY, "one.is_neg()"),
+    "key without sign": Hole(
+        "_remember.py",
+        "statement dropped",
+        "key.append(math.copysign(1.0, number))",
+        "gemm_nn_bf16_alpha_beta",
+    ),
+    "stream left out": Hole("_replay.py", KEY, "stream(index), "),
+    "compiled for another device": Hole("_replay.py", KEY, "launch.device.index, "),
+    "current device forgotten": Hole(
+        "_remember.py", CONDITION, "repeat.device != current_device()"
+    ),
+    "on_device dropped": Hole(
+        "_replay.py", "with dropped", "with on_device(launch.device)"
+    ),
+    "capture forgotten": Hole(
+        "_replay.py", CONDITION, "torch.cuda.is_current_stream_capturing()"
+    ),
+    "workspace of a graph shared": Hole(
+        "_launch.py", CONDITION, "torch.cuda.is_current_stream_capturing()"
+    ),
+    "record of all threads": Hole("_replay.py", "threads share", "threading.local"),
+    "global scratch ignored": Hole(
+        "_replay.py", "never taken", "if launch.compiled.metadata.global_scratch_size"
+    ),
+    "tf32 not noted": Hole(
+        "_launch.py", "never taken", "if not ROUNDS and any", "linear_clamp"
+    ),
+    "addresses not compared": Hole(
+        "_remember.py", "always taken", "if launch.addresses == addresses_of("
+    ),
+    "hooks forgotten": Hole("_remember.py", CONDITION, "hooked()"),
+    "hooks forgotten at first": Hole("_replay.py", CONDITION, "hooked()"),
+    "signatures not bounded": Hole(
+        "_remember.py", "limit dropped", "MOST_CALLS = 1024"
+    ),
+    "addresses not bounded": Hole("_replay.py", "limit dropped", "MOST_ARGUMENTS = 64"),
+    "overlap not looked for": Hole(
+        "_remember.py", "never taken", "not harmless(repeat.overlaps, addresses)"
+    ),
+}
+"""By what a launcher gets wrong, for calls that it remembers."""
+
+
+def mutant(hole: Hole) -> str:
+    """The one text of a file that has the fault."""
+    source = (ROOT / "generated" / hole.file).read_text(encoding="utf-8")
+    whole = ast.unparse(ast.parse(source)).count(hole.lost)
+    found = [
+        one.source
+        for one in mutated(source, host_families(), on_the_host)
+        if one.family == hole.family
+        and ast.unparse(ast.parse(one.source)).count(hole.lost) < whole
+    ]
+    assert found, hole
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    """Every hole, in a folder of its own, launched on the stand-in."""
+    root = tmp_path_factory.mktemp("launches")
+    subjects = {}
+    for name, hole in HOLES.items():
+        subjects[name] = written(root / name.replace(" ", "_"), hole.kernel)
+        path = subjects[name].path.with_name(hole.file)
+        path.write_text(mutant(hole), encoding="utf-8")
+    found = run_launches(list(subjects.values()), "ci", 0)
+    return dict(zip(subjects, found, strict=True))
+
+
+@pytest.mark.parametrize("name", HOLES)
+def test_a_launcher_with_a_hole_fails(name: str, outcomes: dict[str, Outcome]) -> None:
+    assert not outcomes[name].ok
 
 
 def test_healthy_launchers_pass(tmp_path: Path) -> None:

@@ -5,14 +5,13 @@ A verifier is trusted as far as it kills them. Nothing here runs a kernel.
 
 import ast
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gemmgen.plan import Plan
 from gemmgen.schedules import SCHEDULES, SPECIALIZED
 from gemmgen.verification.edits import Edit
 from gemmgen.verification.faults import families
-from gemmgen.verification.pipeline_faults import same_pipeline
 
 
 @dataclass(frozen=True)
@@ -49,6 +48,7 @@ _UNTRIED = {
 }
 """Families that only programs beside each other can tell, with the reason."""
 
+_GLUON = "the interpreter runs no Gluon"
 _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
 _ONE_ROW = "gemv has a program for each row, so none is beyond M"
 _ONE_COLUMN = "every gemv of the table has a program for each column too"
@@ -64,28 +64,55 @@ _WHOLE_MASK = "mask=mask_m[:, None] & mask_n[None, :]"
 
 def mutants(plan: Plan, source: str) -> Iterator[Mutant]:
     """Every mutant of a module, each once, in the order in which the kernel reads."""
+    for one in mutated(source, families(plan)):
+        function = _described(one.statement)
+        yield Mutant(
+            one.name,
+            one.family,
+            one.source,
+            _EQUIVALENT.get(one.family)
+            or _same_in_gemv(plan, one.family, function, one.node)
+            or _same_in_whole_lines(one.family, _schedule(plan, function)),
+            _UNTRIED.get(one.family) or (_GLUON if function.in_gluon else None),
+            _schedule(plan, function),
+        )
+
+
+@dataclass(frozen=True)
+class Mutated:
+    """A module with one edit: of which statement, of which node in it, at what line."""
+
+    family: str
+    line: int
+    source: str
+    statement: ast.stmt
+    node: ast.AST
+
+    @property
+    def name(self) -> str:
+        """The kind of fault and its place."""
+        return f"{self.family}, line {self.line}"
+
+
+def mutated(
+    source: str,
+    edits: Iterable[tuple[str, Edit]],
+    wanted: Callable[[ast.stmt], bool] = lambda statement: True,
+) -> Iterator[Mutated]:
+    """A module with each edit made once wherever it applies in `wanted` statements."""
     body = ast.parse(source).body
     texts = [ast.unparse(statement) for statement in body]
     seen = {_joined(texts)}
-    for family, edit in families(plan):
+    for family, edit in edits:
         for at, statement in enumerate(body):
-            function = _described(statement)
+            if not wanted(statement):
+                continue
             for place in range(_places(statement, edit)):
-                mutated, node, line = _edited(statement, edit, place)
-                text = _joined([*texts[:at], mutated, *texts[at + 1 :]])
+                changed, node, line = _edited(statement, edit, place)
+                text = _joined([*texts[:at], changed, *texts[at + 1 :]])
                 if text not in seen:
                     seen.add(text)
-                    yield Mutant(
-                        f"{family}, line {line}",
-                        family,
-                        text,
-                        _EQUIVALENT.get(family)
-                        or _same_in_gemv(plan, family, function, node)
-                        or _same_in_whole_lines(family, _schedule(plan, function))
-                        or same_pipeline(family, statement, node),
-                        _UNTRIED.get(family),
-                        _schedule(plan, function),
-                    )
+                    yield Mutated(family, line, text, statement, node)
 
 
 def _joined(texts: Sequence[str]) -> str:

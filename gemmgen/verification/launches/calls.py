@@ -39,7 +39,7 @@ class Facts:
 
     rows: tuple[int, ...] = (64,)
     n: int = 64
-    k: int = 64
+    k: int = 4096
     views: Mapping[str, str] = field(default_factory=dict)
     numbers: tuple[Any, ...] = ()
     out: str = "made"
@@ -113,12 +113,12 @@ def call_of(plan: Plan, gpus: Gpus, facts: Facts) -> Call:
             made[name].requires_grad_()
         if name == facts.negative:
             made[name] = torch._neg_view(made[name])
-    values = dict(zip(numbers(plan), facts.numbers, strict=True))
-    names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
-    inputs = {name: values[name] if name in values else made[name] for name in names}
     outputs = None
     if facts.out != "made":
         outputs = _outputs(plan, gpus, facts, (*rows, facts.n), made)
+    values = dict(zip(numbers(plan), facts.numbers, strict=True))
+    names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
+    inputs = {name: values[name] if name in values else made[name] for name in names}
     return Call(inputs, outputs)
 
 

@@ -29,7 +29,16 @@ _DIRECT = ("3.6.", "3.7.", "3.8.", "3.9.")
 
 def habits(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     """Everything that is tried, by name."""
-    for habit in (_repeats, _bounded, _lets_go, _twice, _copies, _recovers, _beside):
+    for habit in (
+        _repeats,
+        _bounded,
+        _lets_go,
+        _twice,
+        _copies,
+        _recovers,
+        _beside,
+        _signs,
+    ):
         yield str(habit.__doc__), lambda habit=habit: habit(bench)  # type: ignore[misc]
 
 
@@ -191,6 +200,17 @@ def _beside(bench: Bench) -> None:
         made = in_turns(bench.driver, actions, [False] * point + [True])
         for facts, call, one in zip(both, calls, made, strict=True):
             bench.judge(facts, call, one, [])
+
+
+def _signs(bench: Bench) -> None:
+    """0.0 and -0.0 are different numbers, at the same addresses too."""
+    facts = replace(_usual(bench), out="given")
+    bench.renew()
+    call = _made(bench, facts)
+    for name in numbers(bench.plan):
+        for value in (0.0, 0.0, -0.0, 0.0):
+            call.inputs[name] = value
+            bench.check(facts, call, [])
 
 
 def _fail(_: Any) -> None:

@@ -26,6 +26,8 @@ _LEADING = ((), (2, 3), (4, 1, 16), (2, 0))
 _STREAMS = (0, 11, 12)
 _FOUND_OUT_AT = ("captured", "current", "device", "hooked")
 """What may change what a process finds out once, at its first call."""
+_BETWEEN = ("gradient", "out")
+"""What is also changed from one unusual value to the next."""
 _MOST_ALIVE = 3
 _SCRATCH = 128
 Change = tuple[str, Any]
@@ -37,7 +39,7 @@ def choices(plan: Plan) -> dict[str, Sequence[Any]]:
     found: dict[str, Sequence[Any]] = {
         "rows": _ROWS + (_LEADING if OPERATIONS[plan.op].leading else ()),
         "n": _SIZES,
-        "k": _SIZES,
+        "k": (4096, *_SIZES),
         "out": OUTS,
         "odd": (None, *inputs),
         "astray": (None, *inputs[1:]),
@@ -168,7 +170,7 @@ def each_alone(
     machines = machine(bench)
     for name, values in bench.limited(choices(bench.plan)).items():
         pairs = [(values[0], value) for value in values]
-        if name == "gradient":  # that are on or off matters with one alone
+        if name in _BETWEEN:
             pairs += pairwise(values)
         for one, other in pairs:
             step = partial(_by_turns, machines, (name, one), (name, other))

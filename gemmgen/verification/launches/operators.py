@@ -120,6 +120,7 @@ def _on_the_cpu(gpus: Gpus) -> Callable[..., Any]:
                 if value is host:
                     return one
             if not isinstance(value, torch.Tensor):
+                gpus.on_wait()  # the CPU has it
                 return value
             made = gpus.empty(value.shape, value.stride(), value.dtype, device)
             gpus.as_host(made).copy_(value)

@@ -24,7 +24,7 @@ from gemmgen.verification.launches.oracle import check_returned
 _TRIED: dict[str, Sequence[Any]] = {
     "rows": ((64,), (16,), (5,)),
     "n": (64, 7),
-    "k": (64, 7),
+    "k": (4096, 7),
     "stream": (0, 11),
     "astray": (None,),
     "gradient": ((None, True),),

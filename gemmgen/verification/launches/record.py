@@ -84,7 +84,8 @@ def _check_map(name: str, value: Any) -> None:
 def difference(one: Launched, other: Launched, ours: Sequence[str]) -> None:
     """Raise `Wrong` unless two launches differ in where the results `ours` are alone.
 
-    Of a workspace that is not used, and of those of graphs, the place does not matter.
+    Of a workspace that is not used, and of those of graphs, the place does not matter;
+    nor where two threads may each have made one.
     """
     for what in ("function", "grid", "stream", "device", "settings"):
         if getattr(one, what) != getattr(other, what):
@@ -93,7 +94,7 @@ def difference(one: Launched, other: Launched, ours: Sequence[str]) -> None:
             )
     mine, theirs = named(one), named(other)
     places = {f"{name}_ptr" for name in ours}
-    if one.grid[1] == 1 or one.capture is not None:
+    if one.grid[1] == 1 or one.capture is not None or one.thread != other.thread:
         places |= {"parts_ptr", "count_ptr"}
     for name, value in mine.items():
         found = theirs[name]
