@@ -103,9 +103,7 @@ class Trial:
         prepare = getattr(self.module, f"_{tile.schedule}")
 
         def call() -> Any:
-            launch = prepare(self.rows[tile], *given.arguments, *outs)
-            launch.run()
-            return launch.compiled
+            return prepare(self.rows[tile], *given.arguments, *outs).enter()
 
         return call
 
