@@ -71,8 +71,25 @@ FAULTS: dict[str, Fault] = {
         "w has size 1 along axis 1: ",
     ),
     "out may begin where an input does": Fault(
-        "any(tensor.data_ptr() == out.data_ptr() for tensor in inputs)", "False",
+        "not all(apart(out, tensor) for tensor in apart_from)", "False",
         "out begins where x",
+    ),
+    "out may lie over an input": Fault(
+        "distance >= extent(one) or distance <= -extent(other)", "distance",
+        "out begins 16 bytes behind x",
+    ),
+    "out may be an operand transposed": Fault(
+        "same(out, tensor) or apart(out, tensor)", "True", "residual: accepted",
+    ),
+    "rows of out may overlap": Fault(
+        "not distinct(out)", "False", "out has rows that overlap",
+    ),
+    "gradients lost": Fault(
+        "tensor.requires_grad and torch.is_grad_enabled()", "False",
+        "requires a gradient: accepted",
+    ),
+    "negated views read as they are": Fault(
+        "tensor.is_neg() or tensor.is_conj()", "False", "x is a view that negates",
     ),
     "columns beyond the second tile": Fault(
         N_MASK, "mask_n = (offs_n < N) & (offs_n < 2 * BLOCK_N)", "in tile (0, 2)",

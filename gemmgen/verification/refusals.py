@@ -1,7 +1,7 @@
 """Calls that a launcher must refuse: a ValueError that names kernel and argument."""
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -32,8 +32,15 @@ def check_refusals(
     plan: Plan, launcher: Callable[..., Any], device: torch.device
 ) -> int:
     """Raise `Wrong` for a mistake that is not refused properly; how many were tried."""
+    return check_each(plan, launcher, refusals(plan, device))
+
+
+def check_each(
+    plan: Plan, launcher: Callable[..., Any], every: Iterable[Refusal]
+) -> int:
+    """Raise `Wrong` for one that is not refused properly; how many were tried."""
     count = 0
-    for count, refusal in enumerate(refusals(plan, device), 1):  # noqa: B007
+    for count, refusal in enumerate(every, 1):  # noqa: B007
         _check(plan, launcher, refusal)
     return count
 
@@ -56,7 +63,7 @@ def _check(plan: Plan, launcher: Callable[..., Any], refusal: Refusal) -> None:
 
 def refusals(plan: Plan, device: torch.device) -> Iterator[Refusal]:
     """Every argument with every mistake that can be made in it."""
-    call = _call(plan, Case((3,), 5, 7), device)
+    call = valid_call(plan, Case((3,), 5, 7), device)
     tensors, outputs = call.tensors, call.outputs or []
     for name, tensor in tensors.items():
         for mistake, wrong in _input_mistakes(plan, name, tensor):
@@ -68,12 +75,12 @@ def refusals(plan: Plan, device: torch.device) -> Iterator[Refusal]:
             yield Refusal(name, mistake, changed)
     for position, output in enumerate(outputs):
         for mistake, wrong in _output_mistakes(output):
-            yield _with_output(call, position, mistake, wrong)
+            yield with_output(call, position, mistake, wrong)
     yield from _wrong_counts(call)
-    yield from _shared(plan, _call(plan, Case((8,), 8, 8), device))
+    yield from _shared(plan, valid_call(plan, Case((8,), 8, 8), device))
 
 
-def _call(plan: Plan, case: Case, device: torch.device) -> Call:
+def valid_call(plan: Plan, case: Case, device: torch.device) -> Call:
     """Arguments as they should be, `out` among them."""
     inputs = framed_inputs(plan, case, device)
     outputs = [framed.view for framed in framed_outputs(plan, case, device)]
@@ -81,7 +88,8 @@ def _call(plan: Plan, case: Case, device: torch.device) -> Call:
     return Call(tensors, dict.fromkeys(numbers(plan), 1.0), outputs)
 
 
-def _with_output(call: Call, position: int, mistake: str, wrong: Tensor) -> Refusal:
+def with_output(call: Call, position: int, mistake: str, wrong: Tensor) -> Refusal:
+    """A call whose result at a position goes to a tensor that it may not go to."""
     outputs = list(call.outputs or [])
     name = f"out[{position}]" if len(outputs) > 1 else "out"
     outputs[position] = wrong
@@ -183,6 +191,6 @@ def _shared(plan: Plan, call: Call) -> Iterator[Refusal]:
                 written = memory.view(output.dtype)[: output.numel()]
                 changed = replace(call, tensors={**call.tensors, name: read})
                 mistake = f"begins where {name} does"
-                yield _with_output(
+                yield with_output(
                     changed, position, mistake, written.view(output.shape)
                 )

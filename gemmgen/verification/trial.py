@@ -28,6 +28,7 @@ from gemmgen.verification.fixed import beyond, describable
 from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.hardware import Refused
 from gemmgen.verification.memory import OutOfBounds, Unclean
+from gemmgen.verification.memory_rules import check_in_place, check_memory_refusals
 from gemmgen.verification.profiles import Profile
 from gemmgen.verification.refusals import check_refusals
 from gemmgen.verification.shrinking import try_drawn
@@ -131,9 +132,12 @@ class Trial:
         self.largest = tuple(map(max, self.largest, (case.m, case.n, case.k)))
 
     def refuse(self) -> None:
-        """Calls that must raise ValueError."""
+        """Calls that must raise ValueError, and one that looks as if it must."""
+        given = (self.plan, self.launcher, self.device)
+        self.examples += self.attempt("refusals", lambda: check_refusals(*given))
         self.examples += self.attempt(
-            "refusals", lambda: check_refusals(self.plan, self.launcher, self.device)
+            "memory that is shared",
+            lambda: check_memory_refusals(*given) + check_in_place(*given),
         )
 
     def choose(self, number: int) -> None:
