@@ -120,6 +120,18 @@ class SpecializedText(ConsumerText):
         return ["mine", *(["there", "taken"] if self.matrices else [])]
 
     @property
+    def barrier_inits(self) -> list[str]:
+        """The statements that make those of consumer i ready.
+
+        Of a barrier that nobody waits for the compiler gives the memory to others, and
+        one that was made ready must not be overwritten (PTX ISA, mbarrier.init).
+        """
+        mine, *others = [
+            f"mbarrier.init({one}.index(i), count=1)" for one in self.consumer_barriers
+        ]
+        return ["if WARPGROUPS == 1:", f"    {mine}", *others]
+
+    @property
     def ring_bytes(self) -> str:
         """Bytes of a stage."""
         return f"(BLOCK_M + BLOCK_N) * BLOCK_K * {DTYPES[self.plan.dtype].bytes}"

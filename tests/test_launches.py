@@ -88,7 +88,7 @@ HOLES = {
     ),
     "record of all threads": Hole("_replay.py", "threads share", "threading.local"),
     "global scratch ignored": Hole(
-        "_replay.py", "never taken", "if launch.compiled.metadata.global_scratch_size"
+        "_replay.py", "never taken", "if made.metadata.global_scratch_size"
     ),
     "tf32 not noted": Hole(
         "_launch.py", "never taken", "if not ROUNDS and any", "linear_clamp"

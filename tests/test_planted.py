@@ -76,13 +76,13 @@ FAULTS: dict[str, Fault] = {
     ),
     "out may lie over an input": Fault(
         "distance >= extent(one) or distance <= -extent(other)", "distance",
-        "out begins 16 bytes behind x",
+        "out begins -16 bytes behind x",
     ),
     "out may be an operand transposed": Fault(
         "same(out, tensor) or apart(out, tensor)", "True", "residual: accepted",
     ),
     "rows of out may overlap": Fault(
-        "not distinct(out)", "False", "out has rows that overlap",
+        "not distinct(out)", "False", "out is broadcast",
     ),
     "gradients lost": Fault(
         "tensor.requires_grad and torch.is_grad_enabled()", "False",
@@ -123,7 +123,7 @@ FAULTS: dict[str, Fault] = {
         "tma=(x, w)", "tma=(x,)", "16-byte aligned", "tma",
     ),
     "y not asked whether it can be described": Fault(
-        "persistent=(x, w, y)", "persistent=(x, w)", "a descriptor of", "persistent",
+        "persistent=(x, w, y)", "persistent=(x, w)", "16-byte aligned", "persistent",
     ),
     "bias not asked for its offsets": Fault(
         "offset_type(x, w, bias, residual, y)", "offset_type(x, w, residual, y)",

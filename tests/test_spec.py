@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gemmgen import yaml_source
 from gemmgen.errors import SpecErrors
 from gemmgen.spec import Dtypes, KernelSpec, Spec, parse
+from tests.test_errors import errors_of
 
 ERRORS = Path(__file__).parent / "errors"
 HEAD = "gemmgen: 1\nkernels:\n"
@@ -31,7 +32,7 @@ def message(text: str | bytes) -> str:
 def test_what_is_left_out() -> None:
     kernel = one("op: linear, dtype: bf16")
     given = {name: getattr(kernel, name) for name in KernelSpec.__dataclass_fields__}
-    del given["draft"], given["pieces"]
+    del given["draft"], given["pieces"], given["refused"]
     assert given == {
         "name": "a",
         "op": "linear",
@@ -218,9 +219,9 @@ def test_the_slower_parser_refuses_the_same(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It words a few mistakes in another way, and sees some at another place."""
-    number = len(message(path.read_bytes()).splitlines())
+    number = len(errors_of(path).splitlines())
     monkeypatch.setattr(yaml_source, "_Loader", yaml.SafeLoader)
-    assert len(message(path.read_bytes()).splitlines()) == number
+    assert len(errors_of(path).splitlines()) == number
 
 
 def test_the_number_of_kernels_has_a_limit() -> None:

@@ -207,7 +207,9 @@ def outcomes(
     wanted = [
         test.callspec.params["name"]
         for test in request.session.items
-        if isinstance(test, pytest.Function) and "outcomes" in test.fixturenames
+        if isinstance(test, pytest.Function)
+        and test.path == request.path
+        and "outcomes" in test.fixturenames
     ]
     return once(tmp_path_factory, "verify", partial(verified, wanted))
 

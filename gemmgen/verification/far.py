@@ -21,7 +21,8 @@ from gemmgen.verification.examples import (
     framed_outputs,
     input_shapes,
 )
-from gemmgen.verification.fixed import numbered, tensor_roles
+from gemmgen.verification.fixed import numbered
+from gemmgen.verification.roles import tensor_roles
 
 _LIMIT = 2**31
 _SPARE = 2**20

@@ -7,6 +7,7 @@ from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
 from gemmgen.verification.cases import Case, input_tensors, numbers
 from gemmgen.verification.comparison import Block
+from gemmgen.verification.roles import tensor_roles
 from gemmgen.verification.views import DESCRIBABLE, FOR_OUTPUTS, INDESCRIBABLE
 
 _NUMBERS = (0.2968017, -0.5137, 1.0)
@@ -54,13 +55,6 @@ def indescribable(plan: Plan, described: Collection[str]) -> Iterator[Case]:
         yield replace(case, k=33, views=rounded_up)
         if plan.a.transposed:
             yield replace(case, rows=(33,), views=rounded_up)
-
-
-def tensor_roles(plan: Plan) -> list[str]:
-    """What schedules call each tensor of a call, inputs first; "vectors" are never."""
-    operands = [one for one in plan.operands if not one.is_number]
-    middle = ["operands" if one.is_matrix else "vectors" for one in operands]
-    return ["inputs", "inputs", *middle, *["results"] * len(plan.results)]
 
 
 def plain(case: Case) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from gemmgen.plan import Plan
 from gemmgen.schedules import SCHEDULES, described
 from gemmgen.verification.edits import Edit, call_of, expression
-from gemmgen.verification.fixed import tensor_roles
+from gemmgen.verification.roles import tensor_roles
 
 _NAME, _OUT, _SHAPE, _DTYPE, _INPUTS = 1, 2, 3, 4, 5
 """Arguments of `result`; `check` has the shape at the same place."""

@@ -22,7 +22,7 @@ from gemmgen.verification.refusals import (
 
 _ROOM, _PLACE = 4096, 1024
 """Bytes that arguments share, and where in them a result begins."""
-_SQUARE = Case((8,), 8, 8)
+_SQUARE, _SMALL = Case((8,), 8, 8), Case((13,), 12, 24)
 
 
 def check_in_place(
@@ -39,7 +39,7 @@ def check_in_place(
         if operand.is_matrix and operand.dtype == result.dtype and not plan.configs
     ]
     for operand, position in pairs:
-        call = valid_call(plan, Case((37,), 40, 24), device)
+        call = valid_call(plan, _SMALL, device)
         wanted = [one.clone() for one in call.of(plan, launcher)]
         changed = with_output(
             call, position, "is an operand", call.tensors[operand.name]
