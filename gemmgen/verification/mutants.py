@@ -12,6 +12,7 @@ from gemmgen.plan import Plan
 from gemmgen.schedules import SCHEDULES, SPECIALIZED
 from gemmgen.verification.edits import Edit
 from gemmgen.verification.faults import families
+from gemmgen.verification.pipeline_faults import same_pipeline
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,6 @@ _UNTRIED = {
 }
 """Families that only programs beside each other can tell, with the reason."""
 
-_GLUON = "the interpreter runs no Gluon"
 _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
 _ONE_ROW = "gemv has a program for each row, so none is beyond M"
 _ONE_COLUMN = "every gemv of the table has a program for each column too"
@@ -72,8 +72,9 @@ def mutants(plan: Plan, source: str) -> Iterator[Mutant]:
             one.source,
             _EQUIVALENT.get(one.family)
             or _same_in_gemv(plan, one.family, function, one.node)
-            or _same_in_whole_lines(one.family, _schedule(plan, function)),
-            _UNTRIED.get(one.family) or (_GLUON if function.in_gluon else None),
+            or _same_in_whole_lines(one.family, _schedule(plan, function))
+            or same_pipeline(one.family, one.statement, one.node),
+            _UNTRIED.get(one.family),
             _schedule(plan, function),
         )
 
