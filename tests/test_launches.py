@@ -17,6 +17,13 @@ from gemmgen.verification.outcome import Outcome
 from gemmgen.verification.pool import run_launches
 from gemmgen.verification.process import Subject
 
+ROUNDS = (
+    "round_f32_to_tf32"
+    in pytest.importorskip(
+        "triton.tools.tensor_descriptor"
+    ).TensorDescriptor.__dataclass_fields__
+)
+
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = (
     "linear_bias_silu_residual",  # descriptors of every role, parts of K, warp roles
@@ -138,6 +145,8 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
 
 @pytest.mark.parametrize("name", HOLES)
 def test_a_launcher_with_a_hole_fails(name: str, outcomes: dict[str, Outcome]) -> None:
+    if name == "tf32 not noted" and ROUNDS:
+        pytest.skip("descriptors of this Triton round by themselves")
     assert not outcomes[name].ok
 
 
