@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from hypothesis.errors import FlakyFailure
 
 from gemmgen import builder
 from gemmgen.cli import main
@@ -198,6 +199,13 @@ def test_a_full_gpu_is_told_from_a_fault(error: Exception, status: str) -> None:
     fault = told(error)
     assert fault.status == status
     assert fault.story == f"{type(error).__name__}: {error}"
+
+
+def test_what_failed_once_and_not_again_is_told_with_what_it_was() -> None:
+    once = FlakyFailure("not again", [ValueError("bias has no row"), TypeError()])
+    story = told(once).story
+    assert story.startswith("FlakyFailure: not again")
+    assert story.endswith(", first ValueError: bias has no row")
 
 
 def test_a_mutant_knows_the_schedule_that_has_the_fault() -> None:

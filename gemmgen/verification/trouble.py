@@ -31,8 +31,13 @@ def told(error: Exception) -> Fault:
     """Any exception but a wrong result as a fault."""
     rows = (status for types, status in _STATUS if isinstance(error, types))
     starved = any(text in str(error) for text in _NO_MEMORY)
+    return Fault(OUT_OF_RESOURCES if starved else next(rows, "error"), _line(error))
+
+
+def _line(error: BaseException) -> str:
+    """Its type and first line; of one that holds others, such as Hypothesis' of what
+    failed once and not again, also those of the first."""
     line = (str(error).strip() or "no message").splitlines()[0][:300]
-    return Fault(
-        OUT_OF_RESOURCES if starved else next(rows, "error"),
-        f"{type(error).__name__}: {line}",
-    )
+    held = getattr(error, "exceptions", ())
+    more = f", first {_line(held[0])}" if held else ""
+    return f"{type(error).__name__}: {line}{more}"

@@ -83,18 +83,19 @@ class Bench:
         return getattr(self.module, self.plan.name).__wrapped__  # type: ignore[no-any-return]
 
     def renew(self, scratch: int = 0, anew: bool = True) -> None:
-        """Forget all calls; if `anew`, also what a process finds out once.
+        """Forget all calls; if `anew`, also what is found out or compiled once.
 
         Kernels ask for bytes of `scratch`.
         """
-        for name, value in (x for one in self.shared for x in vars(one).items()):
+        modules = [self.module, *self.shared]
+        for name, value in (x for one in modules for x in vars(one).items()):
             if anew and hasattr(value, "cache_clear"):
                 value.cache_clear()
             elif name in (*_KEPT, *_COMPILED):
                 value.clear()
-        if scratch != self.driver.scratch:
+        if anew or scratch != self.driver.scratch:
             self.driver.scratch = scratch
-            for value in vars(self.module).values():
+            for value in (x for one in modules for x in vars(one).values()):
                 if isinstance(value, triton.runtime.JITFunction):
                     value.device_caches.clear()
         self.driver.launches.clear()

@@ -7,7 +7,6 @@ from typing import Any
 
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import CompiledKernel
-from triton.runtime import driver
 
 ARCHITECTURE = 90
 TYPES = {"fp16": 6, "fp32": 7, "fp64": 9, "bf16": 10}
@@ -40,12 +39,8 @@ class Compiled(CompiledKernel):  # type: ignore[misc]
     """A kernel as if compiled: what launching one needs, and no code."""
 
     def __init__(self, source: Any, options: Mapping[str, Any], scratch: int) -> None:
-        self.src, self.name, self.hash, self.kernel = (
-            source,
-            source.fn.__name__,
-            "",
-            b"",
-        )
+        self.src, self.name, self.hash = source, source.fn.__name__, ""
+        self.kernel = self  # in the place of its machine code: what the driver loads
         self.options = dict(options)
         self.metadata = SimpleNamespace(
             name=self.name, shared=0, warp_size=32, tmem_size=None, num_ctas=1,
@@ -57,14 +52,7 @@ class Compiled(CompiledKernel):  # type: ignore[misc]
         )  # fmt: skip
         self.packed_metadata = (self.metadata.num_warps, 1, 0)
         self.metadata_group: dict[str, str] = {}
-        self.function: Function | None = None
-        self.module = self._run = None
-
-    def _init_handles(self) -> None:
-        """Load it on the current device, once, as Triton does."""
-        if self.module is None:
-            super()._init_handles()
-            self.function = Function(self, driver.active.get_current_device())
+        self.module = self.function = self._run = None
 
 
 def _descriptors(signature: Mapping[Any, str]) -> list[str]:

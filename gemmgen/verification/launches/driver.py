@@ -105,10 +105,11 @@ class Driver:
         """What kernels are compiled for."""
         return GPUTarget("cuda", ARCHITECTURE, 32)
 
-    def load(self, name: str, kernel: Any, shared: int, device: int) -> tuple[Any, ...]:
+    def load(
+        self, name: str, kernel: Compiled, shared: int, device: int
+    ) -> tuple[Any, ...]:
         """A loaded kernel: module, function, registers, spills, threads."""
-        function = SimpleNamespace(name=name, device=device)
-        return object(), function, 32, 0, 1024
+        return object(), Function(kernel, device), 32, 0, 1024
 
     def encode(
         self, address: int, swizzle: int, size: int, element: int, block: Any,

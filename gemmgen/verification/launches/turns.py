@@ -55,8 +55,9 @@ class _Turns:
 def in_turns(
     driver: Driver, actions: Sequence[Callable[[], Any]], turns: Sequence[bool]
 ) -> list[Any]:
-    """What two actions return, each in a thread of its own."""
+    """What two actions return, each in a thread of its own; or raise what one does."""
     order, found = _Turns(turns), [None, None]
+    raised: list[BaseException] = []
     ready = threading.Barrier(3)
 
     def work(place: int) -> None:
@@ -65,6 +66,8 @@ def in_turns(
         try:
             order.begin(place)
             found[place] = actions[place]()
+        except BaseException as error:
+            raised.append(error)
         finally:
             order.end(place)
 
@@ -80,4 +83,6 @@ def in_turns(
             one.join()
     finally:
         driver.point = lambda name: None
+    for error in raised:
+        raise error
     return found
