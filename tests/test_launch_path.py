@@ -470,23 +470,6 @@ def test_one_part_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     assert workspaces(monkeypatch)(100, 1)[0].numel() == 1
 
 
-def test_a_broken_launch_forgets_the_workspaces(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Counts that it left behind would spoil the next launch."""
-    workspace = workspaces(monkeypatch)
-    workspace(4, 3)
-
-    class Broken:
-        def __getitem__(self, grid: Any) -> Any:
-            raise RuntimeError("out of resources")
-
-    one = launch.Launch(Broken(), (4, 3), (ones(2, 2),), (), tile(), splits=True)
-    with pytest.raises(RuntimeError, match="out of resources"):
-        one.enter()
-    assert launch.WORKSPACES == {}
-
-
 # -- select --------------------------------------------------------------------------
 
 

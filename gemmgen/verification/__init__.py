@@ -19,7 +19,7 @@ from gemmgen.verification.pool import Ready, run_checks
 from gemmgen.verification.process import Subject
 from gemmgen.verification.report import Verification, environment
 from gemmgen.verification.selftest import Kill
-from gemmgen.verification.selftest import self_test as test_itself
+from gemmgen.verification.selftest import self_test as own_test
 
 OnDone = Callable[[str], object]
 
@@ -38,8 +38,8 @@ def verify(
 ) -> Verification:
     """Check every kernel of the specs whose name matches the pattern `only`.
 
-    A kernel whose file has drifted is neither compiled nor run. With `self_test` its
-    mutants are verified after it; with `sanitize` all but drift is compute-sanitizer's.
+    What has drifted is not run. With `self_test` mutants follow, without a pattern also
+    those of what launchers share; with `sanitize` all but drift is compute-sanitizer's.
     Raises `Interrupted` with the checks that had ended, `UsageError` if none is built.
     """
     _require_built(specs, out)
@@ -51,8 +51,8 @@ def verify(
         subjects = _subjects(specs, report.folder, only)
         drifted = _drift(report, [one.plan.name for one in subjects])
         facts = beside.submit(environment, device)
-        run = _Run(drifted, facts, started, on_done)
-        run.more = _more(specs, device, profile, self_test)
+        more = _more(specs, device, profile, self_test)
+        run = _Run(drifted, facts, started, on_done, more)
         sound = [one for one in subjects if drifted[one.plan.name].ok]
         try:
             if sanitize:
@@ -60,8 +60,8 @@ def verify(
             found = run_checks(sound, device, profile, seed, run.tell, ready)
             if not self_test:
                 return run.result(found)
-            judged, kills = test_itself(sound, device, profile, seed, run.pass_on)
-            return run.result([*found, *judged], kills)
+            own, kills = own_test(sound, device, profile, seed, run.pass_on, not only)
+            return run.result([*found, *own], kills)
         except KeyboardInterrupt as stop:
             raise Interrupted(run.so_far()) from stop
 
@@ -90,10 +90,10 @@ class _Run:
     def result(
         self, found: Sequence[Outcome], kills: tuple[Kill, ...] = ()
     ) -> Verification:
-        """All outcomes in the order of the kernels."""
-        order = list(self.drifted)
+        """All outcomes in the order of the kernels, then those of shared modules."""
+        order = {name: place for place, name in enumerate(self.drifted)}
         every = [*self.drifted.values(), *found]
-        every.sort(key=lambda outcome: order.index(outcome.kernel))
+        every.sort(key=lambda outcome: order.get(outcome.kernel, len(order)))
         seconds = time.monotonic() - self.started
         facts = self.facts.result()
         return Verification(tuple(every), facts, seconds, kills, self.more)

@@ -8,6 +8,7 @@ from importlib.metadata import version
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
+from gemmgen.folder import SHARED
 from gemmgen.output import table
 from gemmgen.verification.outcome import Outcome
 from gemmgen.verification.sanitizer import TOOLS
@@ -54,10 +55,10 @@ class Verification:
 
     def as_text(self) -> str:
         """A row a kernel, failures, notes, the sum, what did not run, and what next."""
-        kernels = list(dict.fromkeys(one.kernel for one in self.outcomes))
+        names = list(dict.fromkeys(one.kernel for one in self.outcomes))
         rows = [
             _row(name, [one for one in self.outcomes if one.kernel == name])
-            for name in kernels
+            for name in names
         ]
         failures = [
             f"{one.kernel}: {one.check} on {one.device} {one.status}\n{one.detail}"
@@ -65,6 +66,7 @@ class Verification:
         ]
         kills = [table(kill_table(self.kills))] if self.kills else []
         parts = [table(rows), *kills, *failures, *self._notes()]
+        kernels = [name for name in names if name not in SHARED]
         last = "\n".join([self._sum(len(kernels)), *self._limits()])
         return "\n\n".join([*parts, last])
 
@@ -89,9 +91,12 @@ class Verification:
             yield self.more
 
     def _sum(self, kernels: int) -> str:
-        failed = len({one.kernel for one in self.failures})
+        failed = {one.kernel for one in self.failures}
         facts = ", ".join(f"{key} {value}" for key, value in self.environment.items())
-        verdict = f"{failed} of {kernels} kernels failed" if failed else "all passed"
+        verdict = f"{len(failed.difference(SHARED))} of {kernels} kernels failed"
+        if failed.intersection(SHARED):
+            verdict += f", and {', '.join(sorted(failed.intersection(SHARED)))}"
+        verdict = verdict if failed else "all passed"
         return f"{kernels} kernels, {verdict}, {self.seconds:.0f} s ({facts})"
 
     def as_junit(self) -> str:

@@ -1,6 +1,7 @@
 """The kernel under test: its module, imported from its file, and its tiles."""
 
 import importlib
+import importlib.util
 import itertools
 import math
 import sys
@@ -98,6 +99,17 @@ def load(path: Path) -> ModuleType:
     package.__path__ = [str(path.parent)]
     sys.modules[package.__name__] = package
     return importlib.import_module(f"{package.__name__}.{path.stem}")
+
+
+def again(module: ModuleType) -> ModuleType:
+    """Import a module's file once more, as another module of the same package."""
+    package = module.__name__.rpartition(".")[0]
+    name = f"{package}.again_{next(_numbers)}"
+    spec = importlib.util.spec_from_file_location(name, module.__file__)
+    assert spec is not None and spec.loader is not None
+    second = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(second)
+    return second
 
 
 def launcher(plan: Plan, module: ModuleType) -> Callable[..., Any]:

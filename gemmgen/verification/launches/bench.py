@@ -13,8 +13,10 @@ from typing import Any
 
 import torch
 import triton
+from triton.runtime._allocation import set_profile_allocator
 
 from gemmgen.plan import Plan
+from gemmgen.verification.cases import numbers
 from gemmgen.verification.examples import Wrong
 from gemmgen.verification.launches.calls import Call, Facts
 from gemmgen.verification.launches.driver import Driver, Launched
@@ -42,6 +44,8 @@ class Made:
     returned: Any
     launches: list[Launched]
     hooks: int
+    unmarked: bool = False
+    """Whether `out` has the version that it had."""
 
     @property
     def told(self) -> str:
@@ -65,6 +69,11 @@ class Bench:
     workspaces: Workspaces = field(init=False)
 
     @property
+    def usual(self) -> Facts:
+        """A call of which nothing is unusual."""
+        return Facts(numbers=(1.0,) * len(numbers(self.plan)))
+
+    @property
     def shared(self) -> list[ModuleType]:
         """The modules that the folder's launchers share."""
         return shared_by(self.module)
@@ -82,10 +91,10 @@ class Bench:
         """The launcher that remembers nothing."""
         return getattr(self.module, self.plan.name).__wrapped__  # type: ignore[no-any-return]
 
-    def renew(self, scratch: int = 0, anew: bool = True) -> None:
+    def renew(self, scratch: tuple[int, int] = (0, 0), anew: bool = True) -> None:
         """Forget all calls; if `anew`, also what is found out or compiled once.
 
-        Kernels ask for bytes of `scratch`.
+        Kernels ask for bytes of `scratch`, and of it for profiling.
         """
         modules = [self.module, *self.shared]
         for name, value in (x for one in modules for x in vars(one).items()):
@@ -127,8 +136,10 @@ class Bench:
                 raise Wrong(f"raises {made.returned!r}") from made.returned
             return
         check_returned(self.plan, facts, call, made.returned, alive)
-        if facts.hooked and made.hooks < 2 * len(made.launches):
+        if facts.hooked and made.hooks < len(made.launches):
             raise Wrong(f"{made.hooks} calls of hooks by {len(made.launches)} launches")
+        if made.unmarked:
+            raise Wrong("out is written and its version stays")
         results = several(made.returned)
         tensors = {k: v for k, v in call.inputs.items() if isinstance(v, torch.Tensor)}
         names = [one.name for one in self.plan.results]
@@ -163,7 +174,9 @@ class Bench:
         positional, given = call.arguments(facts.keywords)
         thread, start = threading.get_ident(), len(self.driver.launches)
         hooks: list[Any] = []
-        triton.set_allocator(lambda size, align, stream: 512)
+        versions = [one._version for one in _versioned(call)]
+        for set_one in (triton.set_allocator, set_profile_allocator):
+            set_one(lambda size, align, stream: 512)
         with self.surroundings(facts, hooks):
             try:
                 returned = launcher(*positional, **given)
@@ -173,7 +186,8 @@ class Bench:
             one for one in self.driver.launches[start:]
             if one.thread == thread and not self.tries(one)
         ]  # fmt: skip
-        return Made(returned, launches, len(hooks))
+        unmarked = versions == [one._version for one in _versioned(call)] != []
+        return Made(returned, launches, len(hooks), unmarked)
 
     def tries(self, launched: Launched) -> bool:
         """Whether a launch is one by which launchers try theirs."""
@@ -193,10 +207,15 @@ class Bench:
                 stack.enter_context(driver.stream(facts.current, 0))
             stack.enter_context(torch.set_grad_enabled(facts.gradient[1]))
             if facts.hooked:
-                for chain in (runtime.launch_enter_hook, runtime.launch_exit_hook):
-                    chain.add(hooks.append)
-                    stack.callback(chain.remove, hooks.append)
+                chain = getattr(runtime, f"launch_{facts.hooked}_hook")
+                chain.add(hooks.append)
+                stack.callback(chain.remove, hooks.append)
             yield
+
+
+def _versioned(call: Call) -> list[torch.Tensor]:
+    """Of the results that are given, those that have a version."""
+    return [one for one in call.outputs or () if not one.is_inference()]
 
 
 def shared_by(module: ModuleType) -> list[ModuleType]:

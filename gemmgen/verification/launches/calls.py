@@ -24,8 +24,9 @@ views whose first element, or else whose rows, lie at odd multiples of 8 bytes."
 OWN_VIEWS = (FAR, SHIFTED, PITCHED)
 _FEW = 64
 """Rows that may be so far apart."""
-OUTS = ("made", "given", "an input", "an operand", "a row further")
-"""Where results go; all but the first two to memory that an input has."""
+INFERRED = "of inference mode"
+OUTS = ("made", "given", INFERRED, "an input", "an operand", "a row further")
+"""Where results go; all but the first three to memory that an input has."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class Facts:
 
     One tensor may be `odd`, of a dtype that it should not have, or `astray`, on another
     device than the rest; one may require a `gradient`, which are on or not, or be a
-    `negative` view. The last `keywords` inputs are passed by name.
+    `negative` view. The last `keywords` inputs are passed by name. Somebody may have
+    `hooked` into how launches begin, "enter", or end, "exit".
     """
 
     rows: tuple[int, ...] = (64,)
@@ -52,7 +54,7 @@ class Facts:
     current: int = 0
     stream: int = 0
     captured: bool = False
-    hooked: bool = False
+    hooked: str | None = None
 
     def __str__(self) -> str:
         """What of it is not as usual."""
@@ -67,9 +69,8 @@ class Facts:
         parts += [f"{name} requires a gradient, {on}"] if name or not on else []
         parts += [f"{self.negative} negated"] if self.negative else []
         parts += [f"{self.keywords} by name"] if self.keywords else []
-        return ", ".join(
-            parts + ["captured"] * self.captured + ["hooked"] * self.hooked
-        )
+        parts += [f"hooked at {self.hooked}"] if self.hooked else []
+        return ", ".join(parts + ["captured"] * self.captured)
 
 
 @dataclass
@@ -145,12 +146,13 @@ def _outputs(
     plan: Plan, gpus: Gpus, facts: Facts, shape: Any, inputs: dict[str, Any]
 ) -> list[torch.Tensor]:
     """Tensors for the results, the first of them where `facts.out` says."""
-    found = [
-        _tensor(gpus, facts, one.name, shape, torch_dtype(one.dtype), facts.device)
-        for one in plan.results
-    ]
+    with torch.inference_mode(facts.out == INFERRED):
+        found = [
+            _tensor(gpus, facts, one.name, shape, torch_dtype(one.dtype), facts.device)
+            for one in plan.results
+        ]
     name, first = _shared(plan, facts.out), found[0]
-    if facts.out != "given" and _alike(inputs[name], first):
+    if facts.out not in ("given", INFERRED) and _alike(inputs[name], first):
         count, skipped = first.numel(), facts.n * (facts.out == "a row further")
         whole = gpus.empty((count + skipped,), (1,), first.dtype, facts.device)
         inputs[name] = whole[:count].view(inputs[name].shape)

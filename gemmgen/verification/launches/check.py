@@ -18,6 +18,7 @@ from gemmgen.verification.launches.driver import Driver
 from gemmgen.verification.launches.habits import habits
 from gemmgen.verification.launches.installation import install
 from gemmgen.verification.launches.machine import each_alone, machine
+from gemmgen.verification.launches.mishaps import mishaps
 from gemmgen.verification.profiles import Profile
 from gemmgen.verification.trouble import Fault, told
 
@@ -40,7 +41,7 @@ def check_launches(
     first = (number + crc32(plan.name.encode())) % profile.every
     try:
         bench = Bench(plan, subject.load(path), driver)
-        for name, habit in habits(bench):
+        for name, habit in (*habits(bench), *mishaps(bench)):
             beat(name)
             habit()
         for name, step in islice(each_alone(bench), first, None, profile.every):

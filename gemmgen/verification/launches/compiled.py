@@ -38,15 +38,18 @@ class Function:
 class Compiled(CompiledKernel):  # type: ignore[misc]
     """A kernel as if compiled: what launching one needs, and no code."""
 
-    def __init__(self, source: Any, options: Mapping[str, Any], scratch: int) -> None:
+    def __init__(
+        self, source: Any, options: Mapping[str, Any], scratch: tuple[int, int]
+    ) -> None:
         self.src, self.name, self.hash = source, source.fn.__name__, ""
         self.kernel = self  # in the place of its machine code: what the driver loads
         self.options = dict(options)
         self.metadata = SimpleNamespace(
             name=self.name, shared=0, warp_size=32, tmem_size=None, num_ctas=1,
             num_warps=options.get("num_warps", 4), launch_pdl=False,
-            launch_cooperative_grid=False, global_scratch_size=scratch,
-            global_scratch_align=16, profile_scratch_size=0, profile_scratch_align=1,
+            launch_cooperative_grid=False, global_scratch_size=scratch[0],
+            global_scratch_align=16, profile_scratch_size=scratch[1],
+            profile_scratch_align=16,
             tensordesc_meta=[_note(one) for one in _descriptors(source.signature)],
             target=GPUTarget("cuda", ARCHITECTURE, 32),
         )  # fmt: skip

@@ -72,8 +72,9 @@ class Driver:
         self.launches: list[Launched] = []
         self.count = 0
         self.captures: dict[tuple[int, int], object] = {}
-        self.scratch = 0
-        """Bytes of global memory that kernels compiled from now on ask for."""
+        self.scratch = (0, 0)
+        """Bytes of global memory that kernels compiled from now on ask for, and of it
+        for profiling."""
         self.on_launch: Callable[[Launched], object] = lambda launched: None
         """Told of each launch; what it raises, the launch fails with."""
         self.point: Callable[[str], object] = lambda name: None

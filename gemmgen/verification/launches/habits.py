@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import triton
 
+from gemmgen.verification import subject
 from gemmgen.verification.cases import numbers
 from gemmgen.verification.examples import Wrong
 from gemmgen.verification.launches.bench import Bench, Made
@@ -31,34 +32,30 @@ def habits(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     """Everything that is tried, by name."""
     for habit in (
         _repeats,
+        _remembers,
         _bounded,
         _lets_go,
         _twice,
         _copies,
-        _recovers,
+        _tells_tiles_apart,
+        _tells_kernels_apart,
+        _tells_widths_apart,
         _beside,
         _signs,
     ):
-        yield str(habit.__doc__), lambda habit=habit: habit(bench)  # type: ignore[misc]
+        yield str(habit.__doc__), partial(habit, bench)
 
 
-def _usual(bench: Bench) -> Facts:
-    return Facts(numbers=(1.0,) * len(numbers(bench.plan)))
-
-
-def _made(bench: Bench, facts: Facts) -> Call:
-    return call_of(bench.plan, bench.driver.gpus, facts)
-
-
-def _through_triton(made: Made) -> bool:
-    return any(one.through_triton for one in made.launches)
+def direct(bench: Bench) -> bool:
+    """Whether launches that are repeated go past Triton's own entry."""
+    return not bench.plan.configs and triton.__version__.startswith(_DIRECT)
 
 
 def _repeats(bench: Bench) -> None:
     """A second call of a signature goes past Triton's own entry."""
-    if bench.plan.configs or not triton.__version__.startswith(_DIRECT):
+    if not direct(bench):
         return
-    facts = _usual(bench)
+    facts = bench.usual
     for out in ("made", "given"):
         bench.renew()
         both = [
@@ -67,6 +64,28 @@ def _repeats(bench: Bench) -> None:
         ]
         if not _through_triton(both[0]) or _through_triton(both[1]):
             raise Wrong("a second call of a signature decides everything anew")
+
+
+def _remembers(bench: Bench) -> None:
+    """After two calls of each of two signatures nothing is decided anew."""
+    if not direct(bench):
+        return
+    for out in ("made", "given", "an operand"):
+        decided: list[str] = []
+
+        def launcher(*inputs: Any, out: Any = None, decided: Any = decided) -> Any:
+            decided.append("once")
+            return bench.plain(*inputs, out=out)
+
+        bench.renew()
+        both = [replace(bench.usual, out=out, n=n) for n in (64, 128)]
+        deciding = bench.remembered(launcher)
+        for facts in both * 4:
+            made = bench.perform(deciding, facts, _made(bench, facts))
+            if made.refused:  # as all such calls are
+                return
+        if len(decided) != 2 * len(both):
+            raise Wrong(f"of 8 calls of 2 signatures {len(decided)} decide anew")
 
 
 def _bounded(bench: Bench) -> None:
@@ -84,7 +103,7 @@ def _bounded(bench: Bench) -> None:
     for module, name in limits:
         setattr(module, name, _MOST)
     try:
-        usual = _usual(bench)
+        usual = bench.usual
         for k in range(2 * _MOST + 1):
             facts = replace(usual, k=16 * k)
             bench.check(facts, _made(bench, facts), [])
@@ -119,16 +138,25 @@ def _tables(root: Any) -> Iterator[dict[Any, Any]]:
 def _lets_go(bench: Bench) -> None:
     """No tensor of a call is kept alive by what is remembered of it."""
     bench.renew()
-    facts = _usual(bench)
-    call = _made(bench, facts)
-    made = bench.perform(bench.launcher, facts, call)
-    places = [weakref.ref(one) for one in (*call.tensors, *_results(made))]
+    facts, places = bench.usual, []
+    for _ in range(3):
+        call = _made(bench, facts)
+        made = bench.perform(bench.launcher, facts, call)
+        places += [weakref.ref(one) for one in (*call.tensors, *_results(made))]
     bench.driver.launches.clear()
     del call, made
     if any(place() is not None for place in places):
         gc.collect()
     if any(place() is not None for place in places):
         raise Wrong("a tensor is kept alive by what is remembered of its call")
+
+
+def _made(bench: Bench, facts: Facts) -> Call:
+    return call_of(bench.plan, bench.driver.gpus, facts)
+
+
+def _through_triton(made: Made) -> bool:
+    return any(one.through_triton for one in made.launches)
 
 
 def _results(made: Made) -> list[torch.Tensor]:
@@ -146,7 +174,7 @@ def _twice(bench: Bench) -> None:
         return bench.plain(*inputs, out=out)
 
     bench.renew()
-    facts = _usual(bench)
+    facts = bench.usual
     call, both = _made(bench, facts), bench.remembered(launcher)
     for _ in range(3):
         count = len(bench.perform(both, facts, call).launches)
@@ -161,7 +189,7 @@ def _copies(bench: Bench) -> None:
         return bench.plain(torch.empty_like(first), *inputs, out=out)
 
     bench.renew()
-    facts, name = _usual(bench), bench.plan.a.name
+    facts, name = bench.usual, bench.plan.a.name
     call, copying = _made(bench, facts), bench.remembered(launcher)
     address = call.inputs[name].data_ptr()
     for _ in range(3):
@@ -171,24 +199,51 @@ def _copies(bench: Bench) -> None:
             raise Wrong("a launch is repeated with what its launcher had copied")
 
 
-def _recovers(bench: Bench) -> None:
-    """After a launch that failed the next one is as it would have been."""
+def _tells_tiles_apart(bench: Bench) -> None:
+    """Tiles that differ in warps or stages alone are other compiled kernels."""
+    if bench.plan.configs:
+        return
     bench.renew()
-    facts = _usual(bench)
-    call, watch = _made(bench, facts), bench.driver.on_launch
-    for _ in range(2):
-        bench.driver.on_launch = _fail
-        failed = bench.perform(bench.launcher, facts, call)
-        bench.driver.on_launch = watch
-        if not isinstance(failed.returned, RuntimeError):
-            raise Wrong(f"a launch that fails is no error: {failed.returned!r}")
-        for _ in range(3):
+    module: Any = bench.module
+    facts, before = bench.usual, module.TILES
+    call, first = _made(bench, facts), before[-1]._replace(**subject.ANYWHERE)
+    more = first._replace(stages=first.stages + 1), first._replace(warps=8)
+    try:
+        for tile in (first, *more, first):
+            module.TILES = (tile,)
+            bench.launcher = bench.remembered(bench.plain)
             bench.check(facts, call, [])
+    finally:
+        module.TILES = before
+
+
+def _tells_kernels_apart(bench: Bench) -> None:
+    """Kernels of one folder that take the same launch their own."""
+    if bench.plan.configs:
+        return
+    bench.renew()
+    facts, other = bench.usual, subject.again(bench.module)
+    call, theirs = _made(bench, facts), getattr(other, bench.plan.name)
+    for module, launcher in ((bench.module, bench.plain), (other, theirs)) * 2:
+        for one in bench.perform(launcher, facts, call).launches:
+            if one.function.compiled.src.fn not in vars(module).values():
+                raise Wrong("the kernel of another module of the folder is launched")
+
+
+def _tells_widths_apart(bench: Bench) -> None:
+    """Sizes of 2^31 and more are passed as what they are."""
+    for axis in ("rows", "n", "k"):
+        bench.renew()
+        for size in (2**31 - 16, 2**31, 2**31 - 16, 2**31):
+            few: dict[str, Any] = {"rows": (16,), "n": 16, "k": 16}
+            few[axis] = (size,) if axis == "rows" else size
+            facts = replace(bench.usual, **few)
+            bench.check(facts, _made(bench, facts), [])
 
 
 def _beside(bench: Bench) -> None:
     """Two threads that call for the first time leave each other alone, at any point."""
-    usual = _usual(bench)
+    usual = bench.usual
     both = usual, replace(usual, n=128)
     for point in range(_POINTS):
         bench.renew(anew=False)
@@ -204,14 +259,10 @@ def _beside(bench: Bench) -> None:
 
 def _signs(bench: Bench) -> None:
     """0.0 and -0.0 are different numbers, at the same addresses too."""
-    facts = replace(_usual(bench), out="given")
+    facts = replace(bench.usual, out="given")
     bench.renew()
     call = _made(bench, facts)
     for name in numbers(bench.plan):
         for value in (0.0, 0.0, -0.0, 0.0):
             call.inputs[name] = value
             bench.check(facts, call, [])
-
-
-def _fail(_: Any) -> None:
-    raise RuntimeError("Triton Error [CUDA]: out of resources")

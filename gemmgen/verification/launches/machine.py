@@ -53,7 +53,7 @@ def choices(plan: Plan) -> dict[str, Sequence[Any]]:
         "current": (0, 1),
         "stream": _STREAMS,
         "captured": (False, True),
-        "hooked": (False, True),
+        "hooked": (None, "enter", "exit"),
     }
     views = [(name, view) for view in (*VIEWS, *OWN_VIEWS) for name in inputs]
     found["view"] = views + [(name, view) for view in FOR_OUTPUTS for name in results]
@@ -103,10 +103,10 @@ class Calls(RuleBasedStateMachine):
         self.call: Call | None = None
 
     @initialize(
-        scratch=strategies.sampled_from((0, 0, 0, _SCRATCH)),
+        scratch=strategies.sampled_from(((0, 0), (0, 0), (_SCRATCH, 0), (0, _SCRATCH))),
         anew=strategies.just(True),
     )
-    def start(self, scratch: int, anew: bool) -> None:
+    def start(self, scratch: tuple[int, int], anew: bool) -> None:
         """As a new process, or at least without calls that are remembered."""
         self.bench.renew(scratch, anew)
 
@@ -138,7 +138,7 @@ class Calls(RuleBasedStateMachine):
     def beside(self, change: Change, turns: list[bool]) -> None:
         """Two threads call at once, the second with one thing otherwise."""
         both = [self.facts, changed(self.facts, change)]
-        both = [replace(one, captured=False, hooked=False) for one in both]
+        both = [replace(one, captured=False, hooked=None) for one in both]
         calls, bench = [self.made(one) for one in both], self.bench
         actions = [
             partial(bench.perform, bench.launcher, facts, call)
@@ -179,7 +179,7 @@ def each_alone(
 
 def _by_turns(machines: type[Calls], first: Change, second: Change) -> None:
     one = machines()
-    one.start(0, first[0] in _FOUND_OUT_AT)
+    one.start((0, 0), first[0] in _FOUND_OUT_AT)
     usual, other = changed(one.facts, first), changed(one.facts, second)
     for facts, step in (
         (other, "again"), (usual, "again"), (usual, "again"), (other, "again"),

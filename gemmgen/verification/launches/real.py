@@ -60,7 +60,7 @@ class RealBench:
         self.plain = getattr(self.module, self.plan.name).__wrapped__
         self.renew()
 
-    def renew(self, scratch: int = 0, anew: bool = True) -> None:
+    def renew(self, scratch: tuple[int, int] = (0, 0), anew: bool = True) -> None:
         """Forget all calls."""
         self.launcher = self.module.remembered(self.plain)
 
@@ -156,7 +156,7 @@ class RealBench:
                 stack.enter_context(torch.cuda.device(facts.current))
             stack.enter_context(torch.set_grad_enabled(facts.gradient[1]))
             if facts.hooked:
-                for chain in (runtime.launch_enter_hook, runtime.launch_exit_hook):
-                    chain.add(hooks.append)
-                    stack.callback(chain.remove, hooks.append)
+                chain = getattr(runtime, f"launch_{facts.hooked}_hook")
+                chain.add(hooks.append)
+                stack.callback(chain.remove, hooks.append)
             yield

@@ -1,0 +1,124 @@
+"""What a launcher must do where something is amiss, around it or in a call."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from gemmgen.verification.examples import Wrong
+from gemmgen.verification.launches.bench import Bench
+from gemmgen.verification.launches.calls import call_of
+from gemmgen.verification.launches.driver import Launched
+from gemmgen.verification.launches.habits import direct
+
+
+def mishaps(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Everything that is tried, by name."""
+    for mishap in (_recovers, _distrusts, _complains, _states_types, _makes_room):
+        yield str(mishap.__doc__), partial(mishap, bench)
+
+
+def _recovers(bench: Bench) -> None:
+    """After a launch that failed the next one is as it would have been."""
+    bench.renew()
+    facts = bench.usual
+    call, watch = call_of(bench.plan, bench.driver.gpus, facts), bench.driver.on_launch
+    for _ in range(2):
+        bench.driver.on_launch = _fail
+        failed = bench.perform(bench.launcher, facts, call)
+        bench.driver.on_launch = watch
+        if not isinstance(failed.returned, RuntimeError):
+            raise Wrong(f"a launch that fails is no error: {failed.returned!r}")
+        for _ in range(3):
+            bench.check(facts, call, [])
+
+
+def _fail(_: Launched) -> None:
+    raise RuntimeError("Triton Error [CUDA]: out of resources")
+
+
+def _distrusts(bench: Bench) -> None:
+    """A Triton whose launcher in C does something else is called by its own entry."""
+    if not direct(bench):
+        return
+    facts, watch = bench.usual, bench.driver.on_launch
+    call = call_of(bench.plan, bench.driver.gpus, facts)
+    for described in (False, True):
+        for fails in (False, True):
+            bench.renew()
+            bench.driver.on_launch = partial(_amiss, bench, described, fails)
+            made = [bench.perform(bench.launcher, facts, call) for _ in range(4)]
+            bench.driver.on_launch = watch
+            launches = [one for each in made for one in each.launches]
+            if len(launches) != 4 or not all(one.through_triton for one in launches):
+                raise Wrong("launched in a way that did something else when tried")
+
+
+def _amiss(bench: Bench, described: bool, fails: bool, launched: Launched) -> None:
+    """What a launcher tries by itself, with a descriptor or not, goes wrong."""
+    kinds = launched.function.compiled.src.signature.values()
+    has_one = any(kind.startswith("tensordesc") for kind in kinds)
+    alike = bench.tries(launched) and has_one == described
+    if not alike or launched.through_triton:
+        bench.observe(launched)
+    elif fails:
+        raise TypeError("function takes exactly 12 arguments")
+
+
+def _complains(bench: Bench) -> None:
+    """What is wrong with the arguments of a call is said, remembered or not."""
+    bench.renew()
+    facts = bench.usual
+    inputs = call_of(bench.plan, bench.driver.gpus, facts).inputs
+    (first, *_), (*_, last) = inputs, inputs
+    values = list(inputs.values())
+    for _ in range(2):
+        bench.launcher(*values)
+    for positional, named in (
+        (values, {"nobody": 1}),
+        (values[:-1], {}),
+        ([*values, values[-1]], {}),
+        (values, {first: values[0]}),
+        (values[:-1], {"nobody": values[-1]}),
+        (values[:-1], {last: values[-1], "nobody": 1}),
+        (values, {last: values[-1]}),
+    ):
+        said = [
+            _said(launcher, positional, named)
+            for launcher in (bench.launcher, bench.plain)
+        ]
+        if said[0] != said[1] or "TypeError" not in said[0]:
+            raise Wrong(f"{said[0]}, afresh {said[1]}, of {list(named)} by name")
+
+
+def _said(launcher: Any, positional: Any, named: Any) -> str:
+    try:
+        launcher(*positional, **named)
+    except TypeError as error:
+        # What follows may count `out`, which a launcher that remembers always passes.
+        return repr(error).partition(" but ")[0]
+    return "nothing"
+
+
+def _states_types(bench: Bench) -> None:
+    """Whatever torch takes for a type or device that nobody states changes nothing."""
+    before = torch.get_default_dtype()
+    bench.renew()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with torch.device("cpu"):
+            for _ in range(3):
+                call = call_of(bench.plan, bench.driver.gpus, bench.usual)
+                bench.check(bench.usual, call, [])
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _makes_room(bench: Bench) -> None:
+    """There is a workspace for many tiles, also after one for few."""
+    bench.renew()
+    for rows, n in ((64, 64), (4096, 4096), (64, 64), (4096, 4096)):
+        facts = replace(bench.usual, rows=(rows,), n=n)
+        bench.check(facts, call_of(bench.plan, bench.driver.gpus, facts), [])

@@ -1,0 +1,130 @@
+"""What the self-test makes of its mutants, with checks that are played."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gemmgen.folder import SHARED
+from gemmgen.verification import selftest
+from gemmgen.verification.host_mutants import host_mutants
+from gemmgen.verification.outcome import Outcome
+from gemmgen.verification.process import Subject
+from gemmgen.verification.selftest import Kill, kill_table, self_test
+from gemmgen.verification.shared_trial import shared_texts, trial_plans, written
+
+TRIED = trial_plans()[-2:]
+Check = Callable[[str, Subject], bool]
+
+
+def play(
+    monkeypatch: pytest.MonkeyPatch, passes: Check, files: Sequence[str] = ()
+) -> list[tuple[str, str]]:
+    """Let `passes` say what passes, and only some shared files have mutants.
+
+    Returns the checks with the text of the kernel's module.
+    """
+    asked: list[tuple[str, str]] = []
+
+    def run(name: str) -> Callable[..., list[Outcome]]:
+        def outcomes(subjects: Sequence[Subject], **_: Any) -> list[Outcome]:
+            asked.extend((name, text_of(one)) for one in subjects)
+            return [
+                Outcome(
+                    one.plan.name, name, "cpu",
+                    "passed" if passes(name, one) else "failed", seconds=1.0,
+                )
+                for one in subjects
+            ]  # fmt: skip
+
+        return outcomes
+
+    monkeypatch.setattr(selftest, "run_properties", run("properties"))
+    monkeypatch.setattr(selftest, "run_launches", run("launches"))
+    few = {name: text for name, text in shared_texts().items() if name in files}
+    monkeypatch.setattr(selftest, "shared_texts", lambda: few)
+    monkeypatch.setattr(selftest, "trial_plans", lambda: TRIED)
+    return asked
+
+
+def text_of(subject: Subject, file: str = "") -> str:
+    """A file beside a kernel's, or the kernel's own."""
+    path = subject.path.with_name(file) if file else subject.path
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> Subject:
+    """The kernel that uses least, as it should be."""
+    return written(tmp_path / "own", TRIED[-1], {})
+
+
+def test_a_kernel_whose_mutants_all_fail_passes(
+    monkeypatch: pytest.MonkeyPatch, subject: Subject
+) -> None:
+    asked = play(monkeypatch, lambda name, one: False)
+    (outcome,), kills = self_test([subject], "cpu", "quick", 0, None, shared=False)
+    assert (outcome.kernel, outcome.status) == (subject.plan.name, "passed")
+    assert outcome.examples == len(kills) > 50
+    tried = [one for one in kills if not one.equivalent]
+    assert {one.found for one in tried} == {"failed"}
+    # What fails its first check is not checked again.
+    assert outcome.seconds == len(asked) == len(tried)
+    assert len({text for _, text in asked}) == len(asked)
+
+
+def test_a_mutant_that_passes_everything_survives(
+    monkeypatch: pytest.MonkeyPatch, subject: Subject
+) -> None:
+    asked = play(monkeypatch, lambda name, one: True)
+    (outcome,), kills = self_test([subject], "cpu", "quick", 0, None, shared=False)
+    survivors = [one for one in kills if one.survived]
+    assert outcome.status == "failed" and len(survivors) > 50
+    lines = [f"survived: {one.mutant}" for one in survivors]
+    assert outcome.detail.splitlines() == lines
+    # Launchers' mutants are also launched.
+    launched = {text for name, text in asked if name == "launches"}
+    assert 0 < len(launched) < len(survivors)
+
+
+def test_what_launchers_share_is_tried_by_kernels_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file, last = "_launch.py", TRIED[-1].name
+
+    def passes(name: str, one: Subject) -> bool:
+        changed = text_of(one, file) != shared_texts()[file]
+        return not changed or (name, one.plan.name) != ("properties", last)
+
+    asked = play(monkeypatch, passes, [file])
+    (outcome,), kills = self_test([], "cpu", "quick", 0, None, shared=True)
+    assert (outcome.kernel, outcome.status) == (file, "passed")
+    made = list(host_mutants(file, shared_texts()[file]))
+    assert [one.mutant for one in kills] == [one.name for one in made]
+    tried = sum(not one.excuse("cpu") for one in made)
+    each = 2 * len(TRIED)  # of the healthy kernels too
+    assert len(asked) == each * (tried + 1)
+
+
+def test_kernels_that_fail_unchanged_show_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    play(monkeypatch, lambda name, one: False, SHARED)
+    outcomes, kills = self_test([], "cpu", "quick", 0, None, shared=True)
+    assert kills == ()
+    assert len(outcomes) == 2 * len(TRIED)
+    assert not any(one.ok for one in outcomes)
+
+
+def test_every_kind_of_fault_is_a_row() -> None:
+    kills = [
+        Kill("a", "x, line 1", "x", "failed", ""),
+        Kill("a", "x, line 2", "x", "", ""),
+        Kill("b", "y, line 1", "y", "", "the same"),
+    ]
+    rows = kill_table(kills)
+    assert [tuple(row.values()) for row in rows] == [
+        ("x", "2", "1", "1", ""),
+        ("y", "1", "0", "0", "the same"),
+    ]
