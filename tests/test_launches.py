@@ -109,6 +109,23 @@ HOLES = {
         "_remember.py", "limit dropped", "MOST_CALLS = 1024"
     ),
     "addresses not bounded": Hole("_replay.py", "limit dropped", "MOST_ARGUMENTS = 64"),
+    "memory for profiling ignored": Hole(
+        "_replay.py", CONDITION, "made.metadata.profile_scratch_size"
+    ),
+    "not tried first": Hole("_replay.py", CONDITION, "not trusted(launch.device)"),
+    "kernels of a folder confused": Hole("_replay.py", KEY, "launch.kernel.fn, "),
+    "warps and stages forgotten": Hole("_replay.py", KEY, ", *launch.options.values()"),
+    "tensors kept alive": Hole(
+        "_replay.py", "argument by name dropped", ", tensors=()"
+    ),
+    "nothing remembered": Hole(
+        "_replay.py", "statement dropped", "RECORD.launches.append((launch, found))"
+    ),
+    "version of out stays": Hole(
+        "_remember.py",
+        "statement dropped",
+        "torch.autograd.graph.increment_version(one)",
+    ),
     "overlap not looked for": Hole(
         "_remember.py", "never taken", "not harmless(repeat.overlaps, addresses)"
     ),

@@ -19,6 +19,7 @@ from gemmgen.schedules import FALLBACK, SCHEDULES, SPECIALIZED, described
 from gemmgen.verification.comparison import Block
 
 _numbers = itertools.count()
+_loaded: list[str] = []
 _PARTS = 3
 """More than one: the first, the last and one between them."""
 ANYWHERE = {
@@ -98,7 +99,16 @@ def load(path: Path) -> ModuleType:
     package = ModuleType(f"generated_{next(_numbers)}")
     package.__path__ = [str(path.parent)]
     sys.modules[package.__name__] = package
+    _loaded.append(package.__name__)
     return importlib.import_module(f"{package.__name__}.{path.stem}")
+
+
+def forget() -> None:
+    """Let go of every module that was loaded: a process may verify hundreds."""
+    for name in list(sys.modules):
+        if name.partition(".")[0] in _loaded:
+            del sys.modules[name]
+    _loaded.clear()
 
 
 def again(module: ModuleType) -> ModuleType:

@@ -77,7 +77,15 @@ def main() -> None:
             order["device"], _verified
         )
         outcome = does(plan, order, partial(_beat, answers))
+        _forget()
         _write(answers, {"outcome": asdict(outcome)})
+
+
+def _forget() -> None:
+    """Let go of the modules of a job; imported once its environment is known."""
+    from gemmgen.verification.subject import forget
+
+    forget()
 
 
 def _private_streams() -> tuple[Iterator[str], IO[str]]:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import ModuleType
 from typing import Any
 
@@ -73,7 +74,7 @@ class Bench:
         """A call of which nothing is unusual."""
         return Facts(numbers=(1.0,) * len(numbers(self.plan)))
 
-    @property
+    @cached_property
     def shared(self) -> list[ModuleType]:
         """The modules that the folder's launchers share."""
         return shared_by(self.module)
