@@ -13,6 +13,7 @@ from gemmgen.model import (
     instruction,
     why_not_compiled,
 )
+from gemmgen.split_product import line_bytes, most_accumulator_registers
 from gemmgen.targets import Target
 
 _FMA_BLOCK_BYTES = LINE_BYTES // 2
@@ -47,7 +48,8 @@ def candidates(
     """
     found = []
     for name, shapes in _CANDIDATES.items():
-        k = block_k(_FMA_BLOCK_BYTES if name == "fma" else LINE_BYTES, product)
+        line = _FMA_BLOCK_BYTES if name == "fma" else line_bytes(product, target)
+        k = block_k(line, product)
         for m, n, warps in shapes:
             tile = Tile(m, n, k, GROUP_M, 2, warps)
             unit = instruction(tile, product, target)
@@ -57,7 +59,9 @@ def candidates(
                 continue
             asynchronous = unit in ("wgmma", "tcgen05")
             # The parts of a split product live in registers beside the accumulator.
-            most = 128 if asynchronous and product.kind != "tf32x3" else 64
+            most = most_accumulator_registers(product, target)
+            if asynchronous and product.kind != "tf32x3":
+                most = 128
             if accumulator_registers(tile, product) > min(most, 128 - spare_registers):
                 continue
             stages = best_stages(tile, product, target)

@@ -215,10 +215,7 @@ def _ring_memory(tile: Tile, product: Product, target: Target) -> int:
 
 
 def _specialized_memory(tile: Tile, product: Product) -> int:
-    """Of a specialized kernel: ring, each consumer's results and operands, barriers.
-
-    What all but the first consumer are passed lies in shared memory too.
-    """
+    """Of a specialized kernel: ring, barriers, consumers' tiles and what is passed."""
     stage = (tile.m + tile.n) * tile.k * product.bytes
     barriers = 2 * _up(8 * tile.stages, 16) + (32 if tile.takes_turns else 0)
     passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
@@ -236,9 +233,9 @@ def _up(size: int, unit: int) -> int:
 def spills(tile: Tile, product: Product) -> bool:
     """Whether a tile is known to spill with some Triton from 3.6 to 3.9, for sm_90.
 
-    Parts of K leave too few registers beside addresses and a large accumulator: split_k
-    with 128x128 and 4 warps spills 48 bytes. Multiply-adds of fp32 hold A's and B's
-    block, 8 to 16 bytes too much with 128 bytes of K; fp64 spills 16 with 128 words.
+    Parts of K leave too few registers beside a large accumulator: split_k with 128x128
+    and 4 warps spills 48 bytes. Multiply-adds of fp32 hold a block too, 8 to 16 bytes
+    too much with 128 bytes of K; fp64 spills 16 with 128 words.
     """
     words = accumulator_registers(tile, product)
     if product.kind == "ieee":
@@ -249,8 +246,11 @@ def spills(tile: Tile, product: Product) -> bool:
 
 
 def fits(tile: Tile, product: Product, target: Target) -> bool:
-    """Whether a block may have the shared memory that the tile takes."""
-    return shared_memory(tile, product, target) <= target.shared_per_block
+    """Whether a block may have the shared memory that the tile takes, in any Triton."""
+    needed = shared_memory(tile, product, target)
+    if (product.kind, instruction(tile, product, target)) == ("tf32x3", "wgmma"):
+        needed += sides(tile, product)[0] * tile.k * product.bytes  # 3.8 alone
+    return needed <= target.shared_per_block
 
 
 def accumulator_registers(tile: Tile, product: Product) -> int:

@@ -18,6 +18,7 @@ from gemmgen.model import (
     instruction,
 )
 from gemmgen.schedules import SCHEDULES, SPECIALIZED, from_registers, transposes
+from gemmgen.split_product import line_bytes, most_accumulator_registers
 from gemmgen.targets import Target
 
 _Size = tuple[int, int, int, int, int]
@@ -75,18 +76,19 @@ def specials(
     `burden` is that of the epilogue, in tiles beside the accumulator.
     """
     found, streams = [], SCHEDULES[schedule].streams
+    line = LINE_BYTES if streams else line_bytes(product, target)
     for m, n, blocks, warps, split_k in _sizes(schedule, product):
         if not streams and _one_line(schedule, m, product, target):
             blocks = 1
         if _parts_spill(schedule, m, split_k, product, target):
             continue
-        k = block_k(blocks * LINE_BYTES, product)
+        k = block_k(blocks * line, product)
         tile = Tile(m, n, k, GROUP_M, 1, warps, schedule, split_k)
         fma = not streams and instruction(tile, product, target) == "fma"
         if fma != ((m, n) == _FMA):
             continue
         stages = best_stages(tile, product, target)
-        if stages and _holds(tile, product, burden):
+        if stages and _holds(tile, product, target, burden):
             found.append(replace(tile, stages=stages))
     return found
 
@@ -110,8 +112,10 @@ def _parts_spill(
     """Whether parts of K spill 8 bytes in some kernel.
 
     32 rows in many parts do in tf32 for sm_90 and in bf16 with gelu for sm_80 (Triton
-    3.6), 64 in tma with fp32 results for sm_100 (3.9).
+    3.6), 64 in tma with fp32 results for sm_100 (3.9), tf32x3 in tma for sm_120 (3.6).
     """
+    if product.kind == "tf32x3" and (schedule, target.unit) == ("tma", "mma"):
+        return split_k == FILL
     if (m, split_k) == (32, 2 * FILL):
         return product.kind == "tf32" or target.unit == "mma"
     wide = product.out_bytes == 4 and target.unit == "tcgen05"
@@ -128,14 +132,15 @@ def _one_line(schedule: str, m: int, product: Product, target: Target) -> bool:
     return target.unit == "tcgen05" and m >= 64
 
 
-def _holds(tile: Tile, product: Product, burden: int) -> bool:
+def _holds(tile: Tile, product: Product, target: Target, burden: int) -> bool:
     """Whether a thread's registers hold the accumulator beside all else.
 
     The parts of a product split in three live there too. The consumers of a specialized
     kernel compute no addresses, which leaves them more.
     """
-    if accumulator_registers(tile, product) <= 64:
+    most = most_accumulator_registers(product, target)
+    if accumulator_registers(tile, product) <= most:
         return True
-    most = 2 if tile.schedule == SPECIALIZED else 1
+    tiles = 2 if tile.schedule == SPECIALIZED else 1
     pointers = tile.schedule == "persistent" and product.matrix_bytes > 0
-    return product.kind != "tf32x3" and burden + pointers <= most
+    return product.kind != "tf32x3" and burden + pointers <= tiles

@@ -31,6 +31,7 @@ LAYERS = (
     "expression epilogue allowlist reserved constants epilogue_syntax epilogue_parser",
     "kinds names nodes yaml_source shorthand schema validation expansion spec",
     "arguments model reasons tile_text shapes block_cost cost decision waves choice",
+    "split_product",
     "candidates specials tuning_file nearest dispatch tiling product header bindings",
     "plan",
     "description kernel_text consumer_text specialized_text launch_text launcher_text",

@@ -20,6 +20,9 @@ from gemmgen.verification.worker import NO_DEVICE, STAND_IN
 _MOST_ON_A_GPU = 16
 """A process mostly waits for the compiler; more were not tried (H200 with 16 cores)."""
 
+_MOST_TASKS = 64
+"""Of a process: Hypothesis keeps the modules that it has seen, some 10 MB a kernel."""
+
 OnDone = Callable[[Outcome], object]
 
 
@@ -236,6 +239,7 @@ class _Slot(Thread):
         self.environment = environment
         self.new = new
         self.process: Process | None = None
+        self.tasks = 0
         self.stopped = False
 
     def run(self) -> None:
@@ -248,8 +252,12 @@ class _Slot(Thread):
 
     def verified(self, task: _Task) -> Outcome:
         """One kernel's outcome; a process that may have come to harm is not kept."""
+        if self.process is not None and self.tasks >= _MOST_TASKS:
+            self.process.stop()
+            self.process = None
         if self.process is None:
-            self.process = self.new()
+            self.process, self.tasks = self.new(), 0
+        self.tasks += 1
         outcome = self.process.verified(task.subject, task.run, self.environment)
         if not outcome.ok:
             # The interpreter checks every access, so a wrong kernel harms nothing.

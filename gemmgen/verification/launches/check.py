@@ -59,12 +59,8 @@ def check_launches(
 
 
 def _drawn(bench: Bench, examples: int, number: int) -> None:
-    @seed(number)
-    class Drawn(machine(bench)):  # type: ignore[misc]
-        """The same with its seed."""
-
     run_state_machine_as_test(
-        Drawn,
+        seed(number)(machine(bench)),
         settings=settings(
             max_examples=examples,
             stateful_step_count=_STEPS,

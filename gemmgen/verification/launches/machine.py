@@ -91,7 +91,7 @@ _CHANGE = strategies.runner().flatmap(lambda one: one.changes)
 
 
 class Calls(RuleBasedStateMachine):
-    """Calls one launcher, that of `bench`; whatever is wrong raises."""
+    """Calls a process's one launcher, that of `bench`; whatever is wrong raises."""
 
     bench: ClassVar[Any]
     changes: ClassVar[strategies.SearchStrategy[Change]]
@@ -154,13 +154,12 @@ class Calls(RuleBasedStateMachine):
 
 
 def machine(bench: Bench | RealBench) -> type[Calls]:
-    """The machine of one launcher."""
+    """The machine, of this launcher from now on.
 
-    class Mine(Calls):
-        """Its calls."""
-
-    Mine.bench, Mine.changes = bench, changes(bench.plan)
-    return Mine
+    There is one, since Hypothesis keeps every class of machines for good.
+    """
+    Calls.bench, Calls.changes = bench, changes(bench.plan)
+    return Calls
 
 
 def each_alone(
