@@ -4,7 +4,7 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from types import FunctionType
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 import triton
 
 from gemmgen.verification import subject
-from gemmgen.verification.cases import numbers
+from gemmgen.verification.cases import input_tensors, numbers
 from gemmgen.verification.examples import Wrong
 from gemmgen.verification.launches.bench import Bench, Made
 from gemmgen.verification.launches.calls import Call, Facts, call_of
@@ -70,22 +70,31 @@ def _remembers(bench: Bench) -> None:
     """After two calls of each of two signatures nothing is decided anew."""
     if not direct(bench):
         return
+    every = len(bench.usual.numbers) + len(input_tensors(bench.plan))
     for out in ("made", "given", "an operand"):
-        decided: list[str] = []
+        for keywords in (0, 1, every):
+            both = [
+                replace(bench.usual, out=out, n=n, keywords=keywords) for n in (64, 128)
+            ]
+            _decides(bench, both * 4, 2 * len(both))
 
-        def launcher(*inputs: Any, out: Any = None, decided: Any = decided) -> Any:
-            decided.append("once")
-            return bench.plain(*inputs, out=out)
 
-        bench.renew()
-        both = [replace(bench.usual, out=out, n=n) for n in (64, 128)]
-        deciding = bench.remembered(launcher)
-        for facts in both * 4:
-            made = bench.perform(deciding, facts, _made(bench, facts))
-            if made.refused:  # as all such calls are
-                return
-        if len(decided) != 2 * len(both):
-            raise Wrong(f"of 8 calls of 2 signatures {len(decided)} decide anew")
+def _decides(bench: Bench, calls: list[Facts], times: int) -> None:
+    """Raise `Wrong` unless right calls are decided so many times."""
+    decided: list[str] = []
+
+    @wraps(bench.plain)
+    def launcher(*inputs: Any, **named: Any) -> Any:
+        decided.append("once")
+        return bench.plain(*inputs, **named)
+
+    bench.renew()
+    deciding = bench.remembered(launcher)
+    for facts in calls:
+        if bench.perform(deciding, facts, _made(bench, facts)).refused:
+            return
+    if len(decided) != times:
+        raise Wrong(f"of {len(calls)} calls {len(decided)} decide anew, not {times}")
 
 
 def _bounded(bench: Bench) -> None:
