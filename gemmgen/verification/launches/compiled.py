@@ -42,6 +42,7 @@ class Compiled(CompiledKernel):  # type: ignore[misc]
         self, source: Any, options: Mapping[str, Any], scratch: tuple[int, int]
     ) -> None:
         self.src, self.name, self.hash = source, source.fn.__name__, ""
+        check_descriptors(source)
         self.kernel = self  # in the place of its machine code: what the driver loads
         self.options = dict(options)
         self.metadata = SimpleNamespace(
@@ -60,6 +61,13 @@ class Compiled(CompiledKernel):  # type: ignore[misc]
 
 def _descriptors(signature: Mapping[Any, str]) -> list[str]:
     return [one for one in signature.values() if one.startswith("tensordesc")]
+
+
+def check_descriptors(source: Any) -> None:
+    """Raise `TypeError` as Triton does, where Gluon's descriptors have a layout."""
+    for kind in _descriptors(source.signature):
+        if ("Layout" in kind) != source.fn.is_gluon():
+            raise TypeError(f"{source.fn.__name__} takes other descriptors than {kind}")
 
 
 def _note(kind: str) -> dict[str, Any]:

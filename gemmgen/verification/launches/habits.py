@@ -89,9 +89,10 @@ def _decides(bench: Bench, calls: list[Facts], times: int) -> None:
         return bench.plain(*inputs, **named)
 
     bench.renew()
-    deciding = bench.remembered(launcher)
+    deciding, alive = bench.remembered(launcher), []
     for facts in calls:
-        if bench.perform(deciding, facts, _made(bench, facts)).refused:
+        alive.append(_made(bench, facts))
+        if bench.perform(deciding, facts, alive[-1]).refused:
             return
     if len(decided) != times:
         raise Wrong(f"of {len(calls)} calls {len(decided)} decide anew, not {times}")
@@ -112,16 +113,14 @@ def _bounded(bench: Bench) -> None:
     for module, name in limits:
         setattr(module, name, _MOST)
     try:
-        usual = bench.usual
-        for k in range(2 * _MOST + 1):
-            facts = replace(usual, k=16 * k)
-            bench.check(facts, _made(bench, facts), [])
-        alive = [_made(bench, usual) for _ in range(2 * _MOST + 1)]
-        for call in alive:
-            bench.check(usual, call, [])
-        largest = max(map(len, _tables(bench.launcher)), default=0)
-        if largest > _MOST:
-            raise Wrong(f"{largest} signatures or addresses are kept, not {_MOST}")
+        others = [replace(bench.usual, k=16 * k) for k in range(2 * _MOST + 1)]
+        usual = [bench.usual] * (2 * _MOST + 1)
+        alive = [(facts, _made(bench, facts)) for facts in others + usual]
+        for facts, call in alive:
+            bench.check(facts, call, [])
+            largest = max(map(len, _tables(bench.launcher)), default=0)
+            if largest > _MOST:
+                raise Wrong(f"{largest} signatures or addresses are kept, not {_MOST}")
     finally:
         for (module, name), value in zip(limits, before, strict=True):
             setattr(module, name, value)
@@ -182,13 +181,14 @@ def _twice(bench: Bench) -> None:
         bench.plain(*inputs, out=out)
         return bench.plain(*inputs, out=out)
 
-    bench.renew()
-    facts = bench.usual
-    call, both = _made(bench, facts), bench.remembered(launcher)
-    for _ in range(3):
-        count = len(bench.perform(both, facts, call).launches)
-        if count != 2:
-            raise Wrong(f"of two launches of one call {count} are repeated")
+    for out in ("made", "given"):
+        bench.renew()
+        facts = replace(bench.usual, out=out)
+        call, both = _made(bench, facts), bench.remembered(launcher)
+        for _ in range(3):
+            count = len(bench.perform(both, facts, call).launches)
+            if count != 2:
+                raise Wrong(f"of two launches of one call {count} are repeated")
 
 
 def _copies(bench: Bench) -> None:
@@ -216,12 +216,18 @@ def _tells_tiles_apart(bench: Bench) -> None:
     module: Any = bench.module
     facts, before = bench.usual, module.TILES
     call, first = _made(bench, facts), before[-1]._replace(**subject.ANYWHERE)
-    more = first._replace(stages=first.stages + 1), first._replace(warps=8)
+    more = first._replace(stages=first.stages + 1), first._replace(
+        warps=first.warps ^ 12
+    )
     try:
         for tile in (first, *more, first):
             module.TILES = (tile,)
             bench.launcher = bench.remembered(bench.plain)
-            bench.check(facts, call, [])
+            for one in bench.check(facts, call, []).launches:
+                options = one.function.compiled.options
+                found = options["num_warps"], options["num_stages"]
+                if found != (tile.warps, tile.stages):
+                    raise Wrong(f"{tile} is compiled for warps and stages {found}")
     finally:
         module.TILES = before
 

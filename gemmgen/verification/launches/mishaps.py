@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gemmgen.verification import subject
 from gemmgen.verification.examples import Wrong
 from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.launches.calls import call_of
@@ -16,7 +17,15 @@ from gemmgen.verification.launches.habits import direct
 
 def mishaps(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     """Everything that is tried, by name."""
-    for mishap in (_recovers, _distrusts, _complains, _states_types, _makes_room):
+    for mishap in (
+        _recovers,
+        _distrusts,
+        _asks_no_more,
+        _complains,
+        _takes_subclasses,
+        _states_types,
+        _makes_room,
+    ):
         yield str(mishap.__doc__), partial(mishap, bench)
 
 
@@ -84,6 +93,7 @@ def _complains(bench: Bench) -> None:
         (values[:-1], {"nobody": values[-1]}),
         (values[:-1], {last: values[-1], "nobody": 1}),
         (values, {last: values[-1]}),
+        ([], {last: values[-1]}),
     ):
         said = [
             _said(launcher, positional, named)
@@ -116,9 +126,59 @@ def _states_types(bench: Bench) -> None:
         torch.set_default_dtype(before)
 
 
+def _asks_no_more(bench: Bench) -> None:
+    """An older GPU is asked for no descriptors, and its launches are repeated too."""
+    if not direct(bench):
+        return
+    bench.renew()
+    cuda: Any = torch.cuda
+    before, watch = cuda.get_device_capability, bench.driver.on_launch
+    cuda.get_device_capability = lambda *_: (8, 0)
+    bench.driver.on_launch = partial(_amiss, bench, True, True)
+    try:
+        for _ in range(3):
+            call = call_of(bench.plan, bench.driver.gpus, bench.usual)
+            made = bench.perform(bench.launcher, bench.usual, call)
+    finally:
+        cuda.get_device_capability, bench.driver.on_launch = before, watch
+    if made.refused or any(one.through_triton for one in made.launches):
+        raise Wrong("launches of a GPU without descriptors decide everything anew")
+
+
+def _takes_subclasses(bench: Bench) -> None:
+    """Tensors of a class of their own, and results that they are to go to."""
+    bench.renew()
+    facts = replace(bench.usual, out="given")
+    for _ in range(3):
+        call = call_of(bench.plan, bench.driver.gpus, facts)
+        first = bench.plan.a.name
+        call.inputs[first] = call.inputs[first].as_subclass(_Own)
+        bench.check(facts, call, [])
+
+
+class _Own(torch.Tensor):  # type: ignore[misc]
+    """A tensor like any other."""
+
+
 def _makes_room(bench: Bench) -> None:
-    """There is a workspace for many tiles, also after one for few."""
+    """There is a workspace for many tiles, also after one for few or for large ones."""
     bench.renew()
     for rows, n in ((64, 64), (4096, 4096), (64, 64), (4096, 4096)):
         facts = replace(bench.usual, rows=(rows,), n=n)
         bench.check(facts, call_of(bench.plan, bench.driver.gpus, facts), [])
+    module: Any = bench.module
+    before = getattr(module, "TILES", ())
+    in_parts = [one for one in before if one.schedule == "split_k"][:1]
+    try:
+        for row in in_parts:
+            tile = row._replace(**subject.ANYWHERE)
+            few = tile._replace(m=64, n=64, split_k=64)
+            for one, n in ((few, 512), (tile._replace(m=16, n=16, split_k=2), 1024)):
+                module.TILES = (one,)
+                facts = replace(bench.usual, rows=(n,), n=n)
+                call = call_of(bench.plan, bench.driver.gpus, facts)
+                made = bench.perform(bench.plain, facts, call)
+                bench.judge(facts, call, made, [])
+    finally:
+        if before:
+            module.TILES = before

@@ -20,6 +20,9 @@ class Workspaces:
         tiles, parts, _ = launched.grid
         if "count_ptr" not in values or parts == 1:
             return
+        kinds = launched.function.compiled.src.signature
+        if (kinds["parts_ptr"], kinds["count_ptr"]) != ("*fp32", "*i32"):
+            raise Wrong(f"parts are {kinds['parts_ptr']}, counts {kinds['count_ptr']}")
         room = 4 * tiles * parts * values["BLOCK_M"] * values["BLOCK_N"]
         self._owned(launched, "parts_ptr", values["parts_ptr"], room)
         self._owned(launched, "count_ptr", values["count_ptr"], 4 * tiles)
