@@ -8,7 +8,7 @@ import math
 import random
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -17,12 +17,20 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from gemmgen.cost import FULL
+from gemmgen.model import Tile
 from gemmgen.plan import Plan
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, described
 from gemmgen.targets import TARGETS, Target
 from gemmgen.verification.examples import Wrong
-from gemmgen.verification.hardware import Refused, check_described, check_grid
+from gemmgen.verification.hardware import (
+    Refused,
+    check_described,
+    check_grid,
+    check_stored,
+)
 from gemmgen.verification.reference import torch_dtype
+from gemmgen.verification.roles import tensor_roles
 
 _MOST = 2**31 - 1
 _MOST_ELEMENTS = 2**38
@@ -113,6 +121,9 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
         raise Wrong(f"{row.name} does not run on {gpu.name}\n{call}")
     if not all(call.sizes):
         return
+    wanted = module.TILES[_first(plan, call)]
+    if launch.tile != wanted:
+        raise Wrong(f"{launch.tile} is taken, {wanted} comes first\n{call}")
     try:
         check_grid(launch.grid)
         for one in launch.tensors:
@@ -120,6 +131,46 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
                 check_described(one.matrix, (one.rows, one.columns))
     except Refused as refused:
         raise Wrong(f"{refused}\n{call}") from refused
+
+
+def _first(plan: Plan, call: _Call) -> int:
+    """The first row that serves a call, by what the columns of a table mean."""
+    roles = tensor_roles(plan)
+    tensors = [one for one in _arguments(plan, call) if isinstance(one, Tensor)]
+    for place, row in enumerate(plan.rows):
+        schedule = SCHEDULES[row.tile.schedule]
+        asked = described(row.tile.schedule, plan.product.kind)
+        limits = zip(call.sizes, row.limits, strict=True)
+        if (
+            row.architecture <= call.gpu.architecture
+            and schedule.unit in (None, call.gpu.unit)
+            and row.runs_on(call.gpu, plan.product)
+            and all(most is None or size <= most for size, most in limits)
+            and (not row.full or _fills(row.tile, call))
+            and all(
+                _describable(tensor)
+                for tensor, role in zip(tensors, roles, strict=True)
+                if role in asked
+            )
+        ):
+            return place
+    raise Wrong(f"no row of the table serves\n{call}")
+
+
+def _fills(tile: Tile, call: _Call) -> bool:
+    """Whether the waves of its tiles are full to the share that tables ask for."""
+    m, n, _ = call.sizes
+    tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
+    return tiles / (math.ceil(tiles / call.sms) * call.sms) >= FULL
+
+
+def _describable(matrix: Tensor) -> bool:
+    """Whether a descriptor can describe it, to its last column."""
+    with suppress(Refused):
+        check_described(matrix, (1, 16))
+        check_stored(matrix.shape[-1] * matrix.element_size())
+        return True
+    return False
 
 
 def _chosen(plan: Plan, module: ModuleType, call: _Call) -> Any:
