@@ -19,6 +19,7 @@ from gemmgen.verification.launches.habits import habits
 from gemmgen.verification.launches.installation import install
 from gemmgen.verification.launches.machine import each_alone, machine
 from gemmgen.verification.launches.mishaps import mishaps
+from gemmgen.verification.launches.places import places
 from gemmgen.verification.profiles import Profile
 from gemmgen.verification.trouble import Fault, told
 
@@ -41,7 +42,7 @@ def check_launches(
     first = (number + crc32(plan.name.encode())) % profile.every
     try:
         bench = Bench(plan, subject.load(path), driver)
-        for name, habit in (*habits(bench), *mishaps(bench)):
+        for name, habit in (*habits(bench), *mishaps(bench), *places(bench)):
             beat(name)
             habit()
         for name, step in islice(each_alone(bench), first, None, profile.every):

@@ -64,10 +64,12 @@ def _descriptors(signature: Mapping[Any, str]) -> list[str]:
 
 
 def check_descriptors(source: Any) -> None:
-    """Raise `TypeError` as Triton does, where Gluon's descriptors have a layout."""
+    """Raise `RuntimeError`, for what Triton does not compile: Gluon's have a layout."""
     for kind in _descriptors(source.signature):
         if ("Layout" in kind) != source.fn.is_gluon():
-            raise TypeError(f"{source.fn.__name__} takes other descriptors than {kind}")
+            raise RuntimeError(
+                f"{source.fn.__name__} takes other descriptors than {kind}"
+            )
 
 
 def _note(kind: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ def mishaps(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         _asks_no_more,
         _complains,
         _takes_subclasses,
+        _asks_for_gradients,
         _states_types,
         _makes_room,
     ):
@@ -146,18 +147,38 @@ def _asks_no_more(bench: Bench) -> None:
 
 
 def _takes_subclasses(bench: Bench) -> None:
-    """Tensors of a class of their own, and results that they are to go to."""
+    """Tensors of a class of their own are taken, unless that says what they do."""
     bench.renew()
-    facts = replace(bench.usual, out="given")
-    for _ in range(3):
+    facts, name = replace(bench.usual, out="given"), bench.plan.a.name
+    for kind in (_Own, _Own, _Own, _Dispatching):
         call = call_of(bench.plan, bench.driver.gpus, facts)
-        first = bench.plan.a.name
-        call.inputs[first] = call.inputs[first].as_subclass(_Own)
-        bench.check(facts, call, [])
+        call.inputs[name] = call.inputs[name].as_subclass(kind)
+        made = bench.check(facts, call, [])
+        if made.refused != (kind is _Dispatching):
+            raise Wrong(f"a tensor of a class of its own: {made.told}")
 
 
 class _Own(torch.Tensor):  # type: ignore[misc]
     """A tensor like any other."""
+
+
+class _Dispatching(torch.Tensor):  # type: ignore[misc]
+    """A tensor whose memory need not be what it shows."""
+
+    @classmethod
+    def __torch_dispatch__(cls, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+
+def _asks_for_gradients(bench: Bench) -> None:
+    """An input that requires a gradient is refused while gradients are on alone."""
+    bench.renew()
+    for enabled in (True, False):
+        facts = replace(bench.usual, gradient=(bench.plan.a.name, enabled))
+        for _ in range(3):
+            call = call_of(bench.plan, bench.driver.gpus, facts)
+            if bench.check(facts, call, []).refused != enabled:
+                raise Wrong(f"a gradient is required, gradients are on: {enabled}")
 
 
 def _makes_room(bench: Bench) -> None:

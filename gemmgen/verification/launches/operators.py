@@ -83,7 +83,7 @@ class _Functions:
         """A new tensor on a device or, without a number, the current one."""
         index = torch.device(device).index
         index = torch.cuda.current_device() if index is None else index
-        return self.gpus.empty(size, stride, dtype or torch.float32, index)
+        return self.gpus.empty(size, stride, dtype or torch.get_default_dtype(), index)
 
     def zero_(self, tensor: torch.Tensor) -> torch.Tensor:
         """Zeros."""

@@ -1,0 +1,76 @@
+"""Where results may lie: beside an input as close as can be, never in it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from gemmgen.verification.examples import Wrong
+from gemmgen.verification.launches.bench import Bench
+from gemmgen.verification.launches.calls import Call, call_of
+from gemmgen.verification.reference import torch_dtype
+
+_M, _N, _K = 5, 24, 24
+_PAD = 8
+"""Elements between rows of one of the inputs."""
+
+
+def places(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Every place for the first result, by name; none where types differ."""
+    plan = bench.plan
+    if plan.a.transposed or plan.results[0].dtype != plan.dtype:
+        return
+    for name, a, out, fine in _pairs():
+        yield f"a result {name}", partial(_placed, bench, name, a, out, fine)
+
+
+View = tuple[tuple[int, int], tuple[int, int], int]
+"""Shape, strides and offset."""
+
+
+def _pairs() -> Iterator[tuple[str, View, View, bool]]:
+    """An input, a result in the same memory, and whether the two are apart."""
+    a, long = _M * _K, _K + _PAD
+    rows, out = ((_M, _K), (_K, 1)), ((_M, _N), (_N, 1))
+    spread, wide = ((_M, _K), (long, 1)), (_K + _N, 1)
+    yield "right behind an input", (*rows, 0), (*out, a), True
+    yield "right before an input", (*rows, _M * _N), (*out, 0), True
+    yield "from an input's last element", (*rows, 0), (*out, a - 1), False
+    yield "up to an input's first element", (*rows, _M * _N - 1), (*out, 0), False
+    yield "in an input's last row", (*spread, 0), (*out, (_M - 1) * long + 1), False
+    yield "in columns behind an input's", ((_M, _K), wide, 0), (
+        (_M, _N),
+        wide,
+        _K,
+    ), True
+    yield "in columns before an input's", ((_M, _K), wide, _N), (
+        (_M, _N),
+        wide,
+        0,
+    ), True
+    yield (
+        "from an input's last column",
+        ((_M, _K), wide, 0), ((_M, _N), wide, _K - 1), False,
+    )  # fmt: skip
+    yield "of one row, with any step", ((1, _K), (_K, 1), 0), (
+        (1, _N),
+        (1, 1),
+        _K,
+    ), True
+    yield "of no rows, in an input", ((0, _K), (_K, 1), 0), ((0, _N), (_N, 1), 8), True
+
+
+def _placed(bench: Bench, name: str, a: View, out: View, fine: bool) -> None:
+    """Raise `Wrong` unless a call with such a result is refused where it should be."""
+    plan, gpus = bench.plan, bench.driver.gpus
+    facts = replace(bench.usual, rows=(a[0][0],), n=_N, k=_K, out="given")
+    call: Call = call_of(plan, gpus, facts)
+    assert call.outputs is not None
+    whole = gpus.empty((4 * _M * (_K + _N),), (1,), torch_dtype(plan.dtype), 0)
+    call.inputs[plan.a.name] = whole.as_strided(*a)
+    call.outputs[0] = whole.as_strided(*out)
+    made: Any = bench.perform(bench.plain, facts, call)
+    if made.refused == fine:
+        raise Wrong(f"a result {name}: {made.told}")
+    if made.refused and not isinstance(made.returned, ValueError):
+        raise Wrong(f"a result {name} raises {made.told}")
