@@ -91,6 +91,8 @@ def _sizes(table: Any, draw: random.Random) -> Iterator[Sizes]:
                 yield _whole(beyond, draw)
     for _ in range(_DRAWN):
         yield _whole([_drawn(draw, _MOST) for _ in range(3)], draw)
+    for _ in range(_DRAWN // 3):  # rows of an odd multiple of 8 bytes among them
+        yield _whole([4 * _drawn(draw, 2**20) for _ in range(3)], draw)
     for axis in range(3):
         yield _whole([0 if i == axis else _drawn(draw, _MOST) for i in range(3)], draw)
 

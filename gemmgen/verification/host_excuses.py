@@ -18,6 +18,11 @@ _FINER = "kernels are told apart by more than Triton tells them by, and compiled
 _ANEW = "what is not found is made anew, as it was"
 _TYPES = "a bound of types is nobody's at run time"
 _OTHER_ENTRY = "torch without the allocator's entry of compiled graphs comes here alone"
+_SLOWER = "the same is found in more time"
+_EITHER = "at the very bound either tile will do"
+_WORDS = "it is refused all the same, in other words"
+_MENDED = "the verifier's interpreter is mended, and multiplies bf16"
+_INFERENCE = "torch 2.13 passes over tensors of inference mode, older ones refuse them"
 _MORE_ROOM = "there is more room than is needed"
 _NOT_YET = "Triton 3.6 launches and rounds in the one way that is left"
 
@@ -33,6 +38,85 @@ class _Same:
 
 
 _SAME: dict[str, tuple[_Same, ...]] = {
+    "_support.py": (
+        _Same("condition dropped", "tile.waves and", "if not tile.fills", _SLOWER),
+        _Same(
+            "condition dropped",
+            "matrix.shape[0] == 1",
+            "and rows >= matrix.shape[1] and",
+            "a single row whose step is short is served by another tile",
+        ),
+        _Same(
+            "condition dropped",
+            "torch.cuda.current_device()",
+            "if device.type != 'cuda':",
+            _SLOWER,
+        ),
+        _Same("never taken", "if len(leading) == 1:", "", _SLOWER),
+        _Same("always taken", "if key not in RUNNING:", "", _ANEW),
+        _Same("always taken", "if last >= 2 ** 31:", "", _SLOWER),
+        _Same("bound moved by one", "tiles >= self.waves", "", _EITHER),
+        _Same("bound moved by one", "needed <= room", "", _EITHER),
+        _Same(
+            "alignment or width changed",
+            "math.gcd(16",
+            "",
+            "what is a multiple of 32 is one of 16",
+        ),
+    ),
+    "_checks.py": (
+        _Same(
+            "condition dropped",
+            "__torch_dispatch__",
+            "if type(tensor).__torch_dispatch__ is not",
+            _SLOWER,
+        ),
+        _Same("condition dropped", "tensor.is_nested", "if tensor.is_nested:", _WORDS),
+        _Same("never taken", "'nested' if tensor.is_nested", "", _WORDS),
+        _Same("always taken", "'nested' if tensor.is_nested", "", _WORDS),
+        _Same(
+            "condition dropped",
+            "tensor.is_conj()",
+            "if tensor.is_neg():",
+            "what is conjugated is complex, which no kernel takes",
+        ),
+        _Same(
+            "condition dropped",
+            "interprets_bf16()",
+            "if INTERPRETED and (not interprets_bf16()):",
+            _MENDED,
+        ),
+        _Same(
+            "condition dropped",
+            "interprets_bf16()",
+            "tensor.dtype == torch.bfloat16:",
+            _MENDED,
+        ),
+        _Same("never taken", "interprets_bf16()", "", _MENDED),
+        _Same("always true", "def interprets_bf16", "", _MENDED),
+        _Same(
+            "condition dropped",
+            "wanted[0] is ...",
+            "if wanted[0] is ...:",
+            "no tensor has no axes",
+        ),
+        _Same("never taken", "if found == wanted:", "", _SLOWER),
+        _Same("never taken", "'...' if size is ...", "", _WORDS),
+        _Same("always taken", "'...' if size is ...", "", _WORDS),
+        _Same("always taken", "out.is_inference()", "", _INFERENCE),
+        _Same(
+            "bound moved by one",
+            "step <= reached",
+            "",
+            "steps are whole elements, what is reached ends a byte before one",
+        ),
+        _Same(
+            "bound of min or max dropped",
+            "max(0, len(found)",
+            "",
+            "after ... comes one size in each shape",
+        ),
+    ),
     "_replay.py": (
         _Same("part of a key dropped", "one.matrix.dtype", "", _ONE_DTYPE),
         _Same("statement dropped", "one.matrix.dtype", "", _ONE_DTYPE),
@@ -104,7 +188,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
             "always taken",
             "one.is_inference()",
             "",
-            "torch 2.13 passes tensors of inference mode over, older ones refuse them",
+            _INFERENCE,
         ),
     ),
 }
@@ -129,6 +213,7 @@ _SAME_ON_OLDEST: dict[str, tuple[_Same, ...]] = {
             _NOT_YET,
         ),
         _Same("never taken", "self.to_tf32 and ROUNDS", "", _NOT_YET),
+        _Same("condition dropped", "not ROUNDS and", "if any(", _NOT_YET),
     ),
 }
 """The same where the first of the Tritons that are served is installed."""

@@ -17,6 +17,7 @@ from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.launches.driver import Driver
 from gemmgen.verification.launches.habits import habits
 from gemmgen.verification.launches.installation import install
+from gemmgen.verification.launches.kernels import kernels
 from gemmgen.verification.launches.machine import each_alone, machine
 from gemmgen.verification.launches.mishaps import mishaps
 from gemmgen.verification.launches.places import places
@@ -42,9 +43,10 @@ def check_launches(
     first = (number + crc32(plan.name.encode())) % profile.every
     try:
         bench = Bench(plan, subject.load(path), driver)
-        for name, habit in (*habits(bench), *mishaps(bench), *places(bench)):
-            beat(name)
-            habit()
+        for tried in (habits, kernels, mishaps, places):
+            for name, step in tried(bench):
+                beat(name)
+                step()
         for name, step in islice(each_alone(bench), first, None, profile.every):
             beat(name)
             step()

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import triton
 
-from gemmgen.verification import subject
 from gemmgen.verification.cases import input_tensors, numbers
 from gemmgen.verification.examples import Wrong
 from gemmgen.verification.launches.bench import Bench, Made
@@ -37,9 +36,6 @@ def habits(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         _lets_go,
         _twice,
         _copies,
-        _tells_tiles_apart,
-        _tells_kernels_apart,
-        _tells_widths_apart,
         _beside,
         _signs,
     ):
@@ -208,54 +204,6 @@ def _copies(bench: Bench) -> None:
             raise Wrong("a launch is repeated with what its launcher had copied")
 
 
-def _tells_tiles_apart(bench: Bench) -> None:
-    """Tiles that differ in warps or stages alone are other compiled kernels."""
-    if bench.plan.configs:
-        return
-    bench.renew()
-    module: Any = bench.module
-    facts, before = bench.usual, module.TILES
-    call, first = _made(bench, facts), before[-1]._replace(**subject.ANYWHERE)
-    more = first._replace(stages=first.stages + 1), first._replace(
-        warps=first.warps ^ 12
-    )
-    try:
-        for tile in (first, *more, first):
-            module.TILES = (tile,)
-            bench.launcher = bench.remembered(bench.plain)
-            for one in bench.check(facts, call, []).launches:
-                options = one.function.compiled.options
-                found = options["num_warps"], options["num_stages"]
-                if found != (tile.warps, tile.stages):
-                    raise Wrong(f"{tile} is compiled for warps and stages {found}")
-    finally:
-        module.TILES = before
-
-
-def _tells_kernels_apart(bench: Bench) -> None:
-    """Kernels of one folder that take the same launch their own."""
-    if bench.plan.configs:
-        return
-    bench.renew()
-    facts, other = bench.usual, subject.again(bench.module)
-    call, theirs = _made(bench, facts), getattr(other, bench.plan.name)
-    for module, launcher in ((bench.module, bench.plain), (other, theirs)) * 2:
-        for one in bench.perform(launcher, facts, call).launches:
-            if one.function.compiled.src.fn not in vars(module).values():
-                raise Wrong("the kernel of another module of the folder is launched")
-
-
-def _tells_widths_apart(bench: Bench) -> None:
-    """Sizes of 2^31 and more are passed as what they are."""
-    for axis in ("rows", "n", "k"):
-        bench.renew()
-        for size in (2**31 - 16, 2**31, 2**31 - 16, 2**31):
-            few: dict[str, Any] = {"rows": (16,), "n": 16, "k": 16}
-            few[axis] = (size,) if axis == "rows" else size
-            facts = replace(bench.usual, **few)
-            bench.check(facts, _made(bench, facts), [])
-
-
 def _beside(bench: Bench) -> None:
     """Two threads that call for the first time leave each other alone, at any point."""
     usual = bench.usual
@@ -273,11 +221,12 @@ def _beside(bench: Bench) -> None:
 
 
 def _signs(bench: Bench) -> None:
-    """0.0 and -0.0 are different numbers, at the same addresses too."""
+    """0.0 and -0.0 are different numbers, at the same addresses too; 2 is 2.0."""
     facts = replace(bench.usual, out="given")
-    bench.renew()
-    call = _made(bench, facts)
-    for name in numbers(bench.plan):
-        for value in (0.0, 0.0, -0.0, 0.0):
-            call.inputs[name] = value
-            bench.check(facts, call, [])
+    for values in ((0.0, 0.0, -0.0, 0.0), (2, 2, 2)):
+        bench.renew()
+        call = _made(bench, facts)
+        for name in numbers(bench.plan):
+            for value in values:
+                call.inputs[name] = value
+                bench.check(facts, call, [])

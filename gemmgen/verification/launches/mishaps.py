@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -26,6 +27,8 @@ def mishaps(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         _asks_for_gradients,
         _states_types,
         _makes_room,
+        _needs_room,
+        _counts_far,
     ):
         yield str(mishap.__doc__), partial(mishap, bench)
 
@@ -142,7 +145,7 @@ def _asks_no_more(bench: Bench) -> None:
             made = bench.perform(bench.launcher, bench.usual, call)
     finally:
         cuda.get_device_capability, bench.driver.on_launch = before, watch
-    if made.refused or any(one.through_triton for one in made.launches):
+    if any(one.through_triton for one in made.launches):  # none if no row serves it
         raise Wrong("launches of a GPU without descriptors decide everything anew")
 
 
@@ -203,3 +206,35 @@ def _makes_room(bench: Bench) -> None:
     finally:
         if before:
             module.TILES = before
+
+
+def _needs_room(bench: Bench) -> None:
+    """No tile is taken that has more shared memory than a GPU gives a block."""
+    if bench.plan.configs:
+        return
+    bench.renew()
+    cuda: Any = torch.cuda
+    before = cuda.get_device_properties
+    small = SimpleNamespace(multi_processor_count=1, shared_memory_per_block_optin=0)
+    cuda.get_device_properties = lambda *_: small
+    try:
+        call = call_of(bench.plan, bench.driver.gpus, bench.usual)
+        made = bench.perform(bench.launcher, bench.usual, call)
+    finally:
+        cuda.get_device_properties = before
+    if not isinstance(made.returned, RuntimeError):
+        raise Wrong(f"without shared memory: {made.told}")
+
+
+def _counts_far(bench: Bench) -> None:
+    """The first offset that 32 bits do not hold is counted in 64."""
+    bench.renew()
+    a = bench.plan.a
+    few = {"rows": (16,), "k": 2} if a.transposed else {"rows": (2,), "k": 16}
+    facts = replace(bench.usual, **few)  # type: ignore[arg-type]
+    for last in (2**31 - 1, 2**31):
+        call = call_of(bench.plan, bench.driver.gpus, facts)
+        dtype = call.inputs[a.name].dtype
+        whole = bench.driver.gpus.empty((last + 1,), (1,), dtype, 0)
+        call.inputs[a.name] = whole.as_strided((2, 16), (last - 15, 1))
+        bench.check(facts, call, [])

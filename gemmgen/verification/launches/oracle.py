@@ -15,9 +15,11 @@ from gemmgen.plan import Plan
 from gemmgen.verification.examples import Wrong
 from gemmgen.verification.launches.calls import Call, Facts
 from gemmgen.verification.launches.compiled import HOST_TYPES, TF32, TYPES
-from gemmgen.verification.launches.driver import Launched
+from gemmgen.verification.launches.driver import PROCESSORS, Launched
 from gemmgen.verification.launches.record import Described, check_assumptions, named
 from gemmgen.verification.reference import torch_dtype
+
+_MANY_TILES = ("_persistent_kernel", "_warp_specialized_kernel")
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ def check_launch(plan: Plan, expected: Expected, launched: Launched) -> None:
     for name, tensor in expected.tensors.items():
         _check_tensor(plan, name, tensor, values)
     _check_index(expected.tensors, values)
+    _check_programs(launched, values)
 
 
 def _check_tensor(
@@ -120,6 +123,16 @@ def _check_index(
         sides = zip(tensor.shape, tensor.stride(), strict=True)
         if f"{name}_ptr" in values and sum((n - 1) * s for n, s in sides) >= 2**31:
             raise Wrong(f"{name} has more than 2^31 elements, its offsets 32 bits")
+
+
+def _check_programs(launched: Launched, values: Mapping[str, Any]) -> None:
+    """Of kernels whose programs take many tiles there is a program for each SM."""
+    if not launched.function.compiled.name.endswith(_MANY_TILES):
+        return
+    tiles = math.ceil(values["M"] / values["BLOCK_M"])
+    tiles *= math.ceil(values["N"] / values["BLOCK_N"])
+    if launched.grid[0] != min(tiles, PROCESSORS):
+        raise Wrong(f"{launched.grid[0]} programs for {tiles} tiles")
 
 
 def check_returned(

@@ -1,0 +1,92 @@
+"""That each launch is of the kernel which it should be, for the sizes that it has."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from gemmgen.verification import subject
+from gemmgen.verification.examples import Wrong
+from gemmgen.verification.launches.bench import Bench
+from gemmgen.verification.launches.calls import call_of
+
+
+def kernels(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Everything that is tried, by name."""
+    for one in (
+        _serves_schedules,
+        _tells_tiles_apart,
+        _tells_kernels_apart,
+        _tells_widths_apart,
+    ):
+        yield str(one.__doc__), partial(one, bench)
+
+
+def _serves_schedules(bench: Bench) -> None:
+    """Every schedule of the table is launched as it should be."""
+    module: Any = bench.module
+    before = getattr(module, "TILES", ())
+    bench.renew()
+    try:
+        for row in {one.schedule: one for one in before}.values():
+            module.TILES = (row._replace(**subject.ANYWHERE),)
+            bench.launcher = bench.remembered(bench.plain)
+            for _ in range(3):
+                bench.check(
+                    bench.usual, call_of(bench.plan, bench.driver.gpus, bench.usual), []
+                )
+    finally:
+        if before:
+            module.TILES = before
+
+
+def _tells_tiles_apart(bench: Bench) -> None:
+    """Tiles that differ in warps or stages alone are other compiled kernels."""
+    if bench.plan.configs:
+        return
+    bench.renew()
+    module: Any = bench.module
+    facts, before = bench.usual, module.TILES
+    call, first = call_of(bench.plan, bench.driver.gpus, facts), before[-1]._replace(
+        **subject.ANYWHERE
+    )
+    more = first._replace(stages=first.stages + 1), first._replace(
+        warps=first.warps ^ 12
+    )
+    try:
+        for tile in (first, *more, first):
+            module.TILES = (tile,)
+            bench.launcher = bench.remembered(bench.plain)
+            for one in bench.check(facts, call, []).launches:
+                options = one.function.compiled.options
+                found = options["num_warps"], options["num_stages"]
+                if found != (tile.warps, tile.stages):
+                    raise Wrong(f"{tile} is compiled for warps and stages {found}")
+    finally:
+        module.TILES = before
+
+
+def _tells_kernels_apart(bench: Bench) -> None:
+    """Kernels of one folder that take the same launch their own."""
+    if bench.plan.configs:
+        return
+    bench.renew()
+    facts, other = bench.usual, subject.again(bench.module)
+    call, theirs = call_of(bench.plan, bench.driver.gpus, facts), getattr(
+        other, bench.plan.name
+    )
+    for module, launcher in ((bench.module, bench.plain), (other, theirs)) * 2:
+        for one in bench.perform(launcher, facts, call).launches:
+            if one.function.compiled.src.fn not in vars(module).values():
+                raise Wrong("the kernel of another module of the folder is launched")
+
+
+def _tells_widths_apart(bench: Bench) -> None:
+    """Sizes of 2^31 and more are passed as what they are."""
+    for axis in ("rows", "n", "k"):
+        bench.renew()
+        for size in (2**31 - 16, 2**31, 2**31 - 16, 2**31):
+            few: dict[str, Any] = {"rows": (16,), "n": 16, "k": 16}
+            few[axis] = (size,) if axis == "rows" else size
+            facts = replace(bench.usual, **few)
+            bench.check(facts, call_of(bench.plan, bench.driver.gpus, facts), [])
