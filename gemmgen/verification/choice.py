@@ -37,6 +37,9 @@ _MOST_ELEMENTS = 2**38
 """Of a matrix: more fits no GPU."""
 _DRAWN = 30
 """Sizes that are drawn for each GPU, beside those at the bounds of rows."""
+_WHOLE, _ODD, _PADDED = "whole", "odd", "padded"
+_ROWS = (_WHOLE, _WHOLE, _ODD, _PADDED)
+"""One after the other, an element apart, from a multiple of 16 elements to the next."""
 _SMS = (1, 16, 78, 108, 132, 148, 192)
 Sizes = tuple[int, int, int]
 
@@ -48,14 +51,13 @@ class _Call:
     gpu: Target
     sms: int
     sizes: Sizes
-    fitting: bool
+    rows: str
 
     def __str__(self) -> str:
         m, n, k = self.sizes
-        tensors = "tensors" if self.fitting else "tensors that nothing describes"
         return (
-            f"the choice of a tile, M={m} N={n} K={k}, {tensors}, {self.gpu.name} with "
-            f"{self.sms} SMs"
+            f"the choice of a tile, M={m} N={n} K={k}, {self.rows} rows, "
+            f"{self.gpu.name} with {self.sms} SMs"
         )
 
 
@@ -72,8 +74,7 @@ def check_choice(plan: Plan, module: ModuleType, number: int) -> int:
         if gpu.architecture < oldest:
             continue
         for sizes in _sizes(module.TILES, draw):
-            fitting = draw.random() < 0.7
-            call = _Call(gpu, draw.choice((*_SMS, gpu.sms)), sizes, fitting)
+            call = _Call(gpu, draw.choice((*_SMS, gpu.sms)), sizes, draw.choice(_ROWS))
             _check(plan, module, call)
             count += 1
     return count
@@ -223,13 +224,13 @@ def _device(module: ModuleType, call: _Call) -> Iterator[None]:
 def _arguments(plan: Plan, call: _Call) -> Iterator[Tensor | float]:
     """Matrices as the launcher hands them on, of no memory."""
     sizes = dict(zip("mnk", call.sizes, strict=True))
-    pad = 0 if call.fitting else 1
 
     def tensor(axes: tuple[str, ...], dtype: str) -> Tensor:
         shape = [sizes[axis] for axis in axes]
-        shape[-1] += pad
-        made = torch.empty(shape, dtype=torch_dtype(dtype), device="meta")
-        return made[..., : shape[-1] - pad]
+        pad = {_WHOLE: 0, _ODD: 1, _PADDED: -shape[-1] % 16}[call.rows]
+        wide = [*shape[:-1], shape[-1] + pad]
+        made = torch.empty(wide, dtype=torch_dtype(dtype), device="meta")
+        return made[..., : shape[-1]]
 
     for matrix in (plan.a, plan.b):
         yield tensor(matrix.stored_axes, plan.dtype)

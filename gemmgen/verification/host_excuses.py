@@ -43,7 +43,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same(
             "condition dropped",
             "matrix.shape[0] == 1",
-            "and rows >= matrix.shape[1] and",
+            "and (rows >= matrix.shape[1]) and",
             "a single row whose step is short is served by another tile",
         ),
         _Same(
@@ -57,6 +57,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("always taken", "if last >= 2 ** 31:", "", _SLOWER),
         _Same("bound moved by one", "tiles >= self.waves", "", _EITHER),
         _Same("bound moved by one", "needed <= room", "", _EITHER),
+        _Same("bound moved by one", "self.split_k > 0", "", "no tile has 0 parts of K"),
         _Same(
             "alignment or width changed",
             "math.gcd(16",
@@ -93,7 +94,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
             _MENDED,
         ),
         _Same("never taken", "interprets_bf16()", "", _MENDED),
-        _Same("always true", "def interprets_bf16", "", _MENDED),
+        _Same("always true", "@functools.cache", "", _MENDED),
         _Same(
             "condition dropped",
             "wanted[0] is ...",
@@ -101,6 +102,18 @@ _SAME: dict[str, tuple[_Same, ...]] = {
             "no tensor has no axes",
         ),
         _Same("never taken", "if found == wanted:", "", _SLOWER),
+        _Same(
+            "condition dropped",
+            "isinstance(out, (tuple, list))",
+            "if len(out) != count:",
+            _WORDS,
+        ),
+        _Same(
+            "sum became largest",
+            "if step % pitch",
+            "",
+            "of a matrix' axes one alone has no multiple of another's steps",
+        ),
         _Same("never taken", "'...' if size is ...", "", _WORDS),
         _Same("always taken", "'...' if size is ...", "", _WORDS),
         _Same("always taken", "out.is_inference()", "", _INFERENCE),

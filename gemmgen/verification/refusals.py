@@ -120,6 +120,8 @@ def _input_mistakes(
         not_a_tensor: Any = what
         yield f"is a {type(what).__name__}", not_a_tensor
     yield from _dtypes(tensor)
+    yield "is sparse", tensor.to_sparse()
+    yield "is nested", torch.nested.nested_tensor(list(tensor))
     if not (first and OPERATIONS[plan.op].leading):
         yield "has an axis too many", tensor[None]
         yield "has an axis too few", tensor[0]
@@ -132,8 +134,10 @@ def _input_mistakes(
         for axis in axes:
             yield from _sizes(tensor, axis)
         yield "is on another device", tensor.to("meta")
-    elif tensor.is_cuda:
-        yield "is not on a GPU", tensor.cpu()
+    else:
+        yield "has no memory", tensor.to("meta")
+        if tensor.is_cuda:
+            yield "is not on a GPU", tensor.cpu()
 
 
 def _sizes(tensor: Tensor, axis: int) -> Iterator[tuple[str, Tensor]]:
@@ -185,7 +189,7 @@ def _shared(plan: Plan, call: Call) -> Iterator[Refusal]:
     matrices = {one.name for one in plan.operands if one.is_matrix}
     for position, output in enumerate(call.outputs or []):
         for name, tensor in call.tensors.items():
-            if name not in matrices:
+            if name not in matrices or tensor.dtype != output.dtype:
                 memory = torch.zeros(1024, dtype=torch.int8, device=tensor.device)
                 read = memory.view(tensor.dtype)[: tensor.numel()].view(tensor.shape)
                 written = memory.view(output.dtype)[: output.numel()]

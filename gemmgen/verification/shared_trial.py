@@ -20,11 +20,12 @@ defaults: {dtype: bf16}
 kernels:
   # Descriptors of every role, parts of K, warp roles, a matrix operand and a vector.
   - {name: fused, op: linear, epilogue: "silu(acc + bias[n]) + residual[m, n]"}
-  # Numbers.
+  # Numbers, and a matrix operand that is wider than the result.
   - name: scaled
     op: gemm
     layout: NN
     epilogue: alpha[] * acc + beta[] * addend[m, n]
+    operands: {addend: fp32}
   # Two results of different types.
   - name: pair
     op: linear
@@ -49,9 +50,14 @@ kernels:
 _FOR_OLDER = """
 gemmgen: 1
 targets: [{target}]
-kernels: [{{name: for_{target}, op: linear, dtype: bf16}}]
+kernels:
+  - {{name: for_{target}, op: linear, dtype: bf16}}
+  - name: deep_for_{target}
+    op: linear
+    dtype: bf16
+    tiles: {{m: 128, n: 256, k: 64, stages: 3, warps: 8}}
 """
-"""A kernel that newer GPUs have no rows of their own for."""
+"""Kernels that newer GPUs have no rows of their own for, one with little room left."""
 
 
 @cache

@@ -135,7 +135,11 @@ class Bench:
         if made.refused:
             if not isinstance(made.returned, _REFUSALS):
                 raise Wrong(f"raises {made.returned!r}") from made.returned
+            if not str(made.returned).startswith(f"{self.plan.name}: "):
+                raise Wrong(f"refuses a call without its name: {made.told}")
             return
+        if facts.odd or facts.astray or facts.negative:
+            raise Wrong("a tensor of another dtype, device or sign is not refused")
         check_returned(self.plan, facts, call, made.returned, alive)
         if facts.hooked and made.hooks < len(made.launches):
             raise Wrong(f"{made.hooks} calls of hooks by {len(made.launches)} launches")

@@ -32,9 +32,10 @@ def _serves_schedules(bench: Bench) -> None:
             module.TILES = (row._replace(**subject.ANYWHERE),)
             bench.launcher = bench.remembered(bench.plain)
             for _ in range(3):
-                bench.check(
-                    bench.usual, call_of(bench.plan, bench.driver.gpus, bench.usual), []
-                )
+                call = call_of(bench.plan, bench.driver.gpus, bench.usual)
+                for one in bench.check(bench.usual, call, []).launches:
+                    if row.split_k > 1 and one.grid[1] != row.split_k:
+                        raise Wrong(f"{row.split_k} parts of K are {one.grid[1]}")
     finally:
         if before:
             module.TILES = before

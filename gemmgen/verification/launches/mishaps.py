@@ -25,6 +25,7 @@ def mishaps(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         _complains,
         _takes_subclasses,
         _asks_for_gradients,
+        _refuses_other_memory,
         _states_types,
         _makes_room,
         _needs_room,
@@ -182,6 +183,25 @@ def _asks_for_gradients(bench: Bench) -> None:
             call = call_of(bench.plan, bench.driver.gpus, facts)
             if bench.check(facts, call, []).refused != enabled:
                 raise Wrong(f"a gradient is required, gradients are on: {enabled}")
+
+
+def _refuses_other_memory(bench: Bench) -> None:
+    """Without memory of its own, as in a transform of torch.func, or on the CPU."""
+    bench.renew()
+    first, *others = call_of(bench.plan, bench.driver.gpus, bench.usual).inputs.values()
+    try:
+        torch.func.vmap(lambda one: bench.launcher(one, *others))(first[None])
+    except ValueError as error:
+        if str(error).startswith(f"{bench.plan.name}: "):
+            call = call_of(bench.plan, bench.driver.gpus, bench.usual)
+            for name, one in call.inputs.items():
+                if isinstance(one, torch.Tensor):
+                    there = torch.empty(one.shape, dtype=one.dtype, device="cpu")
+                    call.inputs[name] = there
+            if bench.check(bench.usual, call, []).refused:
+                return
+            raise Wrong("tensors of the CPU are not refused") from None
+    raise Wrong("a tensor of a torch.func transform is not refused")
 
 
 def _makes_room(bench: Bench) -> None:

@@ -22,6 +22,8 @@ def places(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         return
     for name, a, out, fine in _pairs():
         yield f"a result {name}", partial(_placed, bench, name, a, out, fine)
+    yield "a result of no rows, in the weights", partial(_empty, bench)
+    yield "a result of one row in an operand's place", partial(_in_place, bench)
 
 
 View = tuple[tuple[int, int], tuple[int, int], int]
@@ -52,6 +54,7 @@ def _pairs() -> Iterator[tuple[str, View, View, bool]]:
         "from an input's last column",
         ((_M, _K), wide, 0), ((_M, _N), wide, _K - 1), False,
     )  # fmt: skip
+    yield "of one row, with no step", ((1, _K), (_K, 1), 0), ((1, _N), (0, 1), _K), True
     yield "of one row, with any step", ((1, _K), (_K, 1), 0), (
         (1, _N),
         (1, 1),
@@ -74,3 +77,33 @@ def _placed(bench: Bench, name: str, a: View, out: View, fine: bool) -> None:
         raise Wrong(f"a result {name}: {made.told}")
     if made.refused and not isinstance(made.returned, ValueError):
         raise Wrong(f"a result {name} raises {made.told}")
+
+
+def _empty(bench: Bench) -> None:
+    """What is empty lies in nobody's way."""
+    plan, facts = bench.plan, replace(bench.usual, rows=(0,), n=_N, k=_K, out="given")
+    call: Call = call_of(plan, bench.driver.gpus, facts)
+    assert call.outputs is not None
+    call.outputs[0] = call.inputs[plan.b.name].flatten()[8:8].view(0, _N)
+    made = bench.perform(bench.plain, facts, call)
+    if made.refused:
+        raise Wrong(f"an empty result within the weights: {made.told}")
+
+
+def _in_place(bench: Bench) -> None:
+    """An operand of one row may be the result, whatever the step to a second one."""
+    plan, facts = bench.plan, replace(bench.usual, rows=(1,), n=_N, k=_K, out="given")
+    alike = [
+        one.name
+        for one in plan.operands
+        if one.is_matrix and one.dtype == plan.results[0].dtype
+    ]
+    for name in alike[:1]:
+        call: Call = call_of(plan, bench.driver.gpus, facts)
+        assert call.outputs is not None
+        whole = bench.driver.gpus.empty((_N,), (1,), torch_dtype(plan.dtype), 0)
+        call.inputs[name] = whole.as_strided((1, _N), (_N, 1))
+        call.outputs[0] = whole.as_strided((1, _N), (1, 1))
+        made = bench.perform(bench.plain, facts, call)
+        if made.refused:
+            raise Wrong(f"{name} of one row as the result: {made.told}")
