@@ -10,6 +10,7 @@ from gemmgen.folder import SHARED
 from gemmgen.verification import selftest
 from gemmgen.verification.host_mutants import host_mutants
 from gemmgen.verification.outcome import Outcome
+from gemmgen.verification.pool import run_launches, run_properties
 from gemmgen.verification.process import Subject
 from gemmgen.verification.selftest import Kill, kill_table, self_test
 from gemmgen.verification.shared_trial import shared_texts, trial_plans, written
@@ -128,3 +129,15 @@ def test_every_kind_of_fault_is_a_row() -> None:
         ("x", "2", "1", "1", ""),
         ("y", "1", "0", "0", "the same"),
     ]
+
+
+@pytest.mark.slow
+def test_kernels_by_which_shared_modules_are_tried_are_healthy(tmp_path: Path) -> None:
+    healthy = [written(tmp_path / one.name, one, {}) for one in trial_plans()]
+    outcomes = [
+        *run_launches(healthy, "quick", 0),
+        *run_properties(healthy, "cpu", "quick", 0),
+    ]
+    assert [(one.status, one.detail) for one in outcomes] == [("passed", "")] * len(
+        outcomes
+    )

@@ -91,7 +91,8 @@ class View:
         """What it holds, in registers."""
         me = self.ring.program.me
         self.block.read(Access("a load", me.access(), False), me.clock)
-        return Registers(np.ascontiguousarray(self.data), self.dtype, layout)
+        # A copy: what is in registers stays when the block is written again.
+        return Registers(np.array(self.data, order="C"), self.dtype, layout)
 
     def store(self, value: Any) -> None:
         """Put what is in registers here."""
