@@ -23,6 +23,7 @@ _EITHER = "at the very bound either tile will do"
 _WORDS = "it is refused all the same, in other words"
 _MENDED = "the verifier's interpreter is mended, and multiplies bf16"
 _INFERENCE = "torch 2.13 passes over tensors of inference mode, older ones refuse them"
+_EMPTY = "what is empty has the address 0, from which everything is apart"
 _MORE_ROOM = "there is more room than is needed"
 _NOT_YET = "Triton 3.6 launches and rounds in the one way that is left"
 
@@ -129,6 +130,8 @@ _SAME: dict[str, tuple[_Same, ...]] = {
             "",
             "after ... comes one size in each shape",
         ),
+        _Same("condition dropped", "not one.numel()", "if distance >=", _EMPTY),
+        _Same("never taken", "if not tensor.numel():", "", _EMPTY),
     ),
     "_replay.py": (
         _Same("part of a key dropped", "one.matrix.dtype", "", _ONE_DTYPE),
