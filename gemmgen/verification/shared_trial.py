@@ -36,7 +36,7 @@ kernels:
   # Blocks that are rounded to tf32 as they are read.
   - {name: rounded, op: gemm, layout: NT, dtype: fp32, precision: tf32}
   # Parts of K of many tiles.
-  - {name: parted, op: linear, tiles: {m: 16, n: 16, k: 16, split_k: 3}}
+  - {name: parted, op: linear, tiles: {m: 64, n: 64, k: 64, split_k: 4}}
   # Configurations that race.
   - name: raced
     op: gemm
