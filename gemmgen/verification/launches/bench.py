@@ -138,7 +138,8 @@ class Bench:
             if not str(made.returned).startswith(f"{self.plan.name}: "):
                 raise Wrong(f"refuses a call without its name: {made.told}")
             return
-        if facts.odd or facts.astray or facts.negative:
+        # An operand whose memory is also the result's is made anew, and not negated.
+        if facts.odd or facts.astray or any(one.is_neg() for one in call.tensors):
             raise Wrong("a tensor of another dtype, device or sign is not refused")
         check_returned(self.plan, facts, call, made.returned, alive)
         if facts.hooked and made.hooks < len(made.launches):
