@@ -5,7 +5,9 @@ addresses.
 """
 
 import ctypes
+import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +36,29 @@ def pose(gpus: Gpus) -> None:
     aten = torch.library.Library("aten", "IMPL", "CUDA")
     every = torch.library.Library("_", "IMPL", "CUDA")
     _KEPT[:] = aten, every
-    for name, function in _Functions(gpus).by_name().items():
-        aten.impl(name, function, allow_override=True)
-    every.fallback(_on_the_cpu(gpus), "CUDA")
+    numeric = _on_the_cpu(gpus)
+    every.fallback(numeric, "CUDA")
+    functions = {name: partial(_named, numeric, name) for name in _with_kernels()}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of kernels that are replaced
+        for name, function in (functions | _Functions(gpus).by_name()).items():
+            aten.impl(name, function, allow_override=True)
+
+
+def _with_kernels() -> list[str]:
+    """The functions for which torch has kernels of its own, that need a GPU.
+
+    Many if it was built with CUDA; without, what has none falls back by itself.
+    """
+    names = torch._C._dispatch_get_registrations_for_dispatch_key("CUDA")
+    return [name.removeprefix("aten::") for name in names if name.startswith("aten::")]
+
+
+def _named(numeric: Callable[..., Any], name: str, *given: Any, **named: Any) -> Any:
+    """A function of torch by its name and overload."""
+    function, _, overload = name.partition(".")
+    operation = getattr(getattr(torch.ops.aten, function), overload or "default")
+    return numeric(operation, *given, **named)
 
 
 class _Functions:
@@ -108,11 +130,12 @@ def _on_the_cpu(gpus: Gpus) -> Callable[..., Any]:
     """Any other function of torch: its result is a new tensor, or one of its own."""
 
     def run(operation: Any, *arguments: Any, **named: Any) -> Any:
-        given = [one for one in arguments if isinstance(one, torch.Tensor)]
+        passed = (*arguments, *named.values())
+        given = [one for one in passed if isinstance(one, torch.Tensor)]
         hosts = [gpus.as_host(one) for one in given]
         known = dict(zip(map(id, given), hosts, strict=True))
         inside = [known.get(id(one), gpus.as_host(one)) for one in arguments]
-        named = {key: gpus.as_host(value) for key, value in named.items()}
+        named = {k: known.get(id(v), gpus.as_host(v)) for k, v in named.items()}
         device = next((one.get_device() for one in given if one.is_cuda), 0)
 
         def back(value: Any) -> Any:
