@@ -1,5 +1,7 @@
 """One kernel under trial: a module of all candidates, checked and raced at a shape."""
 
+import atexit
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -159,6 +161,7 @@ def _problem(call: Call, *, aligned: bool) -> str:
 def _module(plan: Plan) -> ModuleType:
     """The rendered module, imported; its folder lasts as long as the process."""
     folder = Path(tempfile.mkdtemp(prefix="gemmgen-tune-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     for name in SHARED:
         (folder / name).write_text(render.shared(name), encoding="utf-8")
     path = folder / f"{plan.name}.py"

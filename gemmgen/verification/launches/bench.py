@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import triton
 from triton.runtime._allocation import set_profile_allocator
 
 from gemmgen.plan import Plan
+from gemmgen.verification import subject
 from gemmgen.verification.cases import numbers
 from gemmgen.verification.examples import Wrong
-from gemmgen.verification.launches.calls import Call, Facts
+from gemmgen.verification.launches.calls import Call, Facts, call_of
 from gemmgen.verification.launches.driver import Driver, Launched
 from gemmgen.verification.launches.executed import run
 from gemmgen.verification.launches.oracle import (
@@ -57,6 +59,11 @@ class Made:
     def refused(self) -> bool:
         """Whether it raised."""
         return isinstance(self.returned, BaseException)
+
+    @property
+    def through_triton(self) -> bool:
+        """Whether a launch of it went through Triton's own entry."""
+        return any(one.through_triton for one in self.launches)
 
 
 @dataclass
@@ -112,6 +119,18 @@ class Bench:
         self.workspaces = Workspaces(self.driver)
         self.driver.on_launch = self.observe
         self.launcher = self.remembered(self.plain)
+
+    def call(self, facts: Facts) -> Call:
+        """New tensors for a call."""
+        return call_of(self.plan, self.driver.gpus, facts)
+
+    @contextmanager
+    def only(self, tile: Any) -> Iterator[None]:
+        """With one tile of the table, which serves every call; nothing remembered."""
+        row = tile._replace(**subject.ANYWHERE)
+        self.launcher = self.remembered(self.plain)
+        with patch.object(self.module, "TILES", (row,)):
+            yield
 
     def check(self, facts: Facts, call: Call, alive: list[Any]) -> Made:
         """Make a call remembered, then afresh, and compare."""

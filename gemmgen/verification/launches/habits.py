@@ -13,8 +13,8 @@ import triton
 
 from gemmgen.verification.cases import input_tensors, numbers
 from gemmgen.verification.examples import Wrong
-from gemmgen.verification.launches.bench import Bench, Made
-from gemmgen.verification.launches.calls import Call, Facts, call_of
+from gemmgen.verification.launches.bench import Bench, several
+from gemmgen.verification.launches.calls import Facts
 from gemmgen.verification.launches.turns import in_turns
 
 _MOST = 8
@@ -55,10 +55,10 @@ def _repeats(bench: Bench) -> None:
     for out in ("made", "given"):
         bench.renew()
         both = [
-            bench.check(one, _made(bench, one), [])
+            bench.check(one, bench.call(one), [])
             for one in [replace(facts, out=out)] * 2
         ]
-        if not _through_triton(both[0]) or _through_triton(both[1]):
+        if not both[0].through_triton or both[1].through_triton:
             raise Wrong("a second call of a signature decides everything anew")
 
 
@@ -87,7 +87,7 @@ def _decides(bench: Bench, calls: list[Facts], times: int) -> None:
     bench.renew()
     deciding, alive = bench.remembered(launcher), []
     for facts in calls:
-        alive.append(_made(bench, facts))
+        alive.append(bench.call(facts))
         if bench.perform(deciding, facts, alive[-1]).refused:
             return
     if len(decided) != times:
@@ -111,7 +111,7 @@ def _bounded(bench: Bench) -> None:
     try:
         others = [replace(bench.usual, k=16 * k) for k in range(2 * _MOST + 1)]
         usual = [bench.usual] * (2 * _MOST + 1)
-        alive = [(facts, _made(bench, facts)) for facts in others + usual]
+        alive = [(facts, bench.call(facts)) for facts in others + usual]
         for facts, call in alive:
             bench.check(facts, call, [])
             largest = max(map(len, _tables(bench.launcher)), default=0)
@@ -144,30 +144,18 @@ def _lets_go(bench: Bench) -> None:
     bench.renew()
     facts, places = bench.usual, []
     for _ in range(3):
-        call = _made(bench, facts)
+        call = bench.call(facts)
         made = bench.perform(bench.launcher, facts, call)
-        places += [weakref.ref(one) for one in (*call.tensors, *_results(made))]
+        if made.refused:
+            raise Wrong(f"raises {made.told}")
+        results = several(made.returned)
+        places += [weakref.ref(one) for one in (*call.tensors, *results)]
     bench.driver.launches.clear()
-    del call, made
+    del call, made, results
     if any(place() is not None for place in places):
         gc.collect()
     if any(place() is not None for place in places):
         raise Wrong("a tensor is kept alive by what is remembered of its call")
-
-
-def _made(bench: Bench, facts: Facts) -> Call:
-    return call_of(bench.plan, bench.driver.gpus, facts)
-
-
-def _through_triton(made: Made) -> bool:
-    return any(one.through_triton for one in made.launches)
-
-
-def _results(made: Made) -> list[torch.Tensor]:
-    if made.refused:
-        raise Wrong(f"raises {made.returned!r}")
-    value = made.returned
-    return [value] if isinstance(value, torch.Tensor) else list(value)
 
 
 def _twice(bench: Bench) -> None:
@@ -180,7 +168,7 @@ def _twice(bench: Bench) -> None:
     for out in ("made", "given"):
         bench.renew()
         facts = replace(bench.usual, out=out)
-        call, both = _made(bench, facts), bench.remembered(launcher)
+        call, both = bench.call(facts), bench.remembered(launcher)
         for _ in range(3):
             count = len(bench.perform(both, facts, call).launches)
             if count != 2:
@@ -195,7 +183,7 @@ def _copies(bench: Bench) -> None:
 
     bench.renew()
     facts, name = bench.usual, bench.plan.a.name
-    call, copying = _made(bench, facts), bench.remembered(launcher)
+    call, copying = bench.call(facts), bench.remembered(launcher)
     address = call.inputs[name].data_ptr()
     for _ in range(3):
         made = bench.perform(copying, facts, call)
@@ -210,7 +198,7 @@ def _beside(bench: Bench) -> None:
     both = usual, replace(usual, n=128)
     for point in range(_POINTS):
         bench.renew(anew=False)
-        calls = [_made(bench, facts) for facts in both]
+        calls = [bench.call(facts) for facts in both]
         actions = [
             partial(bench.perform, bench.launcher, facts, call)
             for facts, call in zip(both, calls, strict=True)
@@ -225,7 +213,7 @@ def _signs(bench: Bench) -> None:
     facts = replace(bench.usual, out="given")
     for values in ((0.0, 0.0, -0.0, 0.0), (2, 2, 2)):
         bench.renew()
-        call = _made(bench, facts)
+        call = bench.call(facts)
         for name in numbers(bench.plan):
             for value in values:
                 call.inputs[name] = value

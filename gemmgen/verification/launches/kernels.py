@@ -8,7 +8,6 @@ from typing import Any
 from gemmgen.verification import subject
 from gemmgen.verification.examples import Wrong
 from gemmgen.verification.launches.bench import Bench
-from gemmgen.verification.launches.calls import call_of
 
 
 def kernels(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -24,21 +23,15 @@ def kernels(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
 
 def _serves_schedules(bench: Bench) -> None:
     """Every schedule of the table is launched as it should be."""
-    module: Any = bench.module
-    before = getattr(module, "TILES", ())
+    tiles = getattr(bench.module, "TILES", ())
     bench.renew()
-    try:
-        for row in {one.schedule: one for one in before}.values():
-            module.TILES = (row._replace(**subject.ANYWHERE),)
-            bench.launcher = bench.remembered(bench.plain)
+    for row in {one.schedule: one for one in tiles}.values():
+        with bench.only(row):
             for _ in range(3):
-                call = call_of(bench.plan, bench.driver.gpus, bench.usual)
+                call = bench.call(bench.usual)
                 for one in bench.check(bench.usual, call, []).launches:
                     if row.split_k > 1 and one.grid[1] != row.split_k:
                         raise Wrong(f"{row.split_k} parts of K are {one.grid[1]}")
-    finally:
-        if before:
-            module.TILES = before
 
 
 def _tells_tiles_apart(bench: Bench) -> None:
@@ -46,25 +39,17 @@ def _tells_tiles_apart(bench: Bench) -> None:
     if bench.plan.configs:
         return
     bench.renew()
-    module: Any = bench.module
-    facts, before = bench.usual, module.TILES
-    call, first = call_of(bench.plan, bench.driver.gpus, facts), before[-1]._replace(
-        **subject.ANYWHERE
-    )
-    more = first._replace(stages=first.stages + 1), first._replace(
-        warps=first.warps ^ 12
-    )
-    try:
-        for tile in (first, *more, first):
-            module.TILES = (tile,)
-            bench.launcher = bench.remembered(bench.plain)
-            for one in bench.check(facts, call, []).launches:
+    first = bench.module.TILES[-1]
+    deeper = first._replace(stages=first.stages + 1)
+    other = first._replace(warps=first.warps ^ 12)
+    call = bench.call(bench.usual)
+    for tile in (first, deeper, other, first):
+        with bench.only(tile):
+            for one in bench.check(bench.usual, call, []).launches:
                 options = one.function.compiled.options
                 found = options["num_warps"], options["num_stages"]
                 if found != (tile.warps, tile.stages):
                     raise Wrong(f"{tile} is compiled for warps and stages {found}")
-    finally:
-        module.TILES = before
 
 
 def _tells_kernels_apart(bench: Bench) -> None:
@@ -72,12 +57,11 @@ def _tells_kernels_apart(bench: Bench) -> None:
     if bench.plan.configs:
         return
     bench.renew()
-    facts, other = bench.usual, subject.again(bench.module)
-    call, theirs = call_of(bench.plan, bench.driver.gpus, facts), getattr(
-        other, bench.plan.name
-    )
+    other = subject.again(bench.module)
+    theirs = getattr(other, bench.plan.name)
+    call = bench.call(bench.usual)
     for module, launcher in ((bench.module, bench.plain), (other, theirs)) * 2:
-        for one in bench.perform(launcher, facts, call).launches:
+        for one in bench.perform(launcher, bench.usual, call).launches:
             if one.function.compiled.src.fn not in vars(module).values():
                 raise Wrong("the kernel of another module of the folder is launched")
 
@@ -90,4 +74,4 @@ def _tells_widths_apart(bench: Bench) -> None:
             few: dict[str, Any] = {"rows": (16,), "n": 16, "k": 16}
             few[axis] = (size,) if axis == "rows" else size
             facts = replace(bench.usual, **few)
-            bench.check(facts, call_of(bench.plan, bench.driver.gpus, facts), [])
+            bench.check(facts, bench.call(facts), [])

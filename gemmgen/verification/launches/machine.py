@@ -14,7 +14,7 @@ from gemmgen.operations import OPERATIONS
 from gemmgen.plan import Plan
 from gemmgen.verification.cases import input_tensors, numbers
 from gemmgen.verification.launches.bench import Bench, several
-from gemmgen.verification.launches.calls import OUTS, OWN_VIEWS, Call, Facts, call_of
+from gemmgen.verification.launches.calls import OUTS, OWN_VIEWS, Call, Facts
 from gemmgen.verification.launches.real import RealBench
 from gemmgen.verification.launches.turns import in_turns
 from gemmgen.verification.views import FOR_OUTPUTS, VIEWS
@@ -121,7 +121,7 @@ class Calls(RuleBasedStateMachine):
     def again(self) -> None:
         """The same call with the same tensors."""
         if self.call is None:
-            self.call = self.made(self.facts)
+            self.call = self.bench.call(self.facts)
         made = self.bench.check(self.facts, self.call, self.alive)
         if not made.refused and self.facts.out == "made":
             self.alive = [*self.alive, *several(made.returned)][-_MOST_ALIVE:]
@@ -139,7 +139,8 @@ class Calls(RuleBasedStateMachine):
         """Two threads call at once, the second with one thing otherwise."""
         both = [self.facts, changed(self.facts, change)]
         both = [replace(one, captured=False, hooked=None) for one in both]
-        calls, bench = [self.made(one) for one in both], self.bench
+        bench = self.bench
+        calls = [bench.call(one) for one in both]
         actions = [
             partial(bench.perform, bench.launcher, facts, call)
             for facts, call in zip(both, calls, strict=True)
@@ -147,10 +148,6 @@ class Calls(RuleBasedStateMachine):
         made = in_turns(bench.driver, actions, turns)
         for facts, call, one in zip(both, calls, made, strict=True):
             bench.judge(facts, call, one, self.alive)
-
-    def made(self, facts: Facts) -> Call:
-        """New tensors for a call."""
-        return call_of(self.bench.plan, self.bench.driver.gpus, facts)
 
 
 def machine(bench: Bench | RealBench) -> type[Calls]:

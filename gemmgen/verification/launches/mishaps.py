@@ -5,13 +5,12 @@ from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
-from gemmgen.verification import subject
 from gemmgen.verification.examples import Wrong
 from gemmgen.verification.launches.bench import Bench
-from gemmgen.verification.launches.calls import call_of
 from gemmgen.verification.launches.driver import Launched
 from gemmgen.verification.launches.habits import direct
 
@@ -38,7 +37,7 @@ def _recovers(bench: Bench) -> None:
     """After a launch that failed the next one is as it would have been."""
     bench.renew()
     facts = bench.usual
-    call, watch = call_of(bench.plan, bench.driver.gpus, facts), bench.driver.on_launch
+    call, watch = bench.call(facts), bench.driver.on_launch
     for _ in range(2):
         bench.driver.on_launch = _fail
         failed = bench.perform(bench.launcher, facts, call)
@@ -58,7 +57,7 @@ def _distrusts(bench: Bench) -> None:
     if not direct(bench):
         return
     facts, watch = bench.usual, bench.driver.on_launch
-    call = call_of(bench.plan, bench.driver.gpus, facts)
+    call = bench.call(facts)
     for described in (False, True):
         for fails in (False, True):
             bench.renew()
@@ -85,7 +84,7 @@ def _complains(bench: Bench) -> None:
     """What is wrong with the arguments of a call is said, remembered or not."""
     bench.renew()
     facts = bench.usual
-    inputs = call_of(bench.plan, bench.driver.gpus, facts).inputs
+    inputs = bench.call(facts).inputs
     (first, *_), (*_, last) = inputs, inputs
     values = list(inputs.values())
     for _ in range(2):
@@ -125,7 +124,7 @@ def _states_types(bench: Bench) -> None:
     try:
         with torch.device("cpu"):
             for _ in range(3):
-                call = call_of(bench.plan, bench.driver.gpus, bench.usual)
+                call = bench.call(bench.usual)
                 bench.check(bench.usual, call, [])
     finally:
         torch.set_default_dtype(before)
@@ -136,17 +135,14 @@ def _asks_no_more(bench: Bench) -> None:
     if not direct(bench):
         return
     bench.renew()
-    cuda: Any = torch.cuda
-    before, watch = cuda.get_device_capability, bench.driver.on_launch
-    cuda.get_device_capability = lambda *_: (8, 0)
-    bench.driver.on_launch = partial(_amiss, bench, True, True)
-    try:
+    amiss = partial(_amiss, bench, True, True)
+    with (
+        patch.object(torch.cuda, "get_device_capability", lambda *_: (8, 0)),
+        patch.object(bench.driver, "on_launch", amiss),
+    ):
         for _ in range(3):
-            call = call_of(bench.plan, bench.driver.gpus, bench.usual)
-            made = bench.perform(bench.launcher, bench.usual, call)
-    finally:
-        cuda.get_device_capability, bench.driver.on_launch = before, watch
-    if any(one.through_triton for one in made.launches):  # none if no row serves it
+            made = bench.perform(bench.launcher, bench.usual, bench.call(bench.usual))
+    if made.through_triton:  # there are no launches if no row serves it
         raise Wrong("launches of a GPU without descriptors decide everything anew")
 
 
@@ -155,7 +151,7 @@ def _takes_subclasses(bench: Bench) -> None:
     bench.renew()
     facts, name = replace(bench.usual, out="given"), bench.plan.a.name
     for kind in (_Own, _Own, _Own, _Dispatching):
-        call = call_of(bench.plan, bench.driver.gpus, facts)
+        call = bench.call(facts)
         call.inputs[name] = call.inputs[name].as_subclass(kind)
         made = bench.check(facts, call, [])
         if made.refused != (kind is _Dispatching):
@@ -180,7 +176,7 @@ def _asks_for_gradients(bench: Bench) -> None:
     for enabled in (True, False):
         facts = replace(bench.usual, gradient=(bench.plan.a.name, enabled))
         for _ in range(3):
-            call = call_of(bench.plan, bench.driver.gpus, facts)
+            call = bench.call(facts)
             if bench.check(facts, call, []).refused != enabled:
                 raise Wrong(f"a gradient is required, gradients are on: {enabled}")
 
@@ -188,12 +184,12 @@ def _asks_for_gradients(bench: Bench) -> None:
 def _refuses_other_memory(bench: Bench) -> None:
     """Without memory of its own, as in a transform of torch.func, or on the CPU."""
     bench.renew()
-    first, *others = call_of(bench.plan, bench.driver.gpus, bench.usual).inputs.values()
+    first, *others = bench.call(bench.usual).inputs.values()
     try:
         torch.func.vmap(lambda one: bench.launcher(one, *others))(first[None])
     except ValueError as error:
         if str(error).startswith(f"{bench.plan.name}: "):
-            call = call_of(bench.plan, bench.driver.gpus, bench.usual)
+            call = bench.call(bench.usual)
             for name, one in call.inputs.items():
                 if isinstance(one, torch.Tensor):
                     there = torch.empty(one.shape, dtype=one.dtype, device="cpu")
@@ -209,23 +205,15 @@ def _makes_room(bench: Bench) -> None:
     bench.renew()
     for rows, n in ((64, 64), (4096, 4096), (64, 64), (4096, 4096)):
         facts = replace(bench.usual, rows=(rows,), n=n)
-        bench.check(facts, call_of(bench.plan, bench.driver.gpus, facts), [])
-    module: Any = bench.module
-    before = getattr(module, "TILES", ())
-    in_parts = [one for one in before if one.schedule == "split_k"][:1]
-    try:
-        for row in in_parts:
-            tile = row._replace(**subject.ANYWHERE)
-            few = tile._replace(m=64, n=64, split_k=64)
-            for one, n in ((few, 512), (tile._replace(m=16, n=16, split_k=2), 1024)):
-                module.TILES = (one,)
-                facts = replace(bench.usual, rows=(n,), n=n)
-                call = call_of(bench.plan, bench.driver.gpus, facts)
-                made = bench.perform(bench.plain, facts, call)
-                bench.judge(facts, call, made, [])
-    finally:
-        if before:
-            module.TILES = before
+        bench.check(facts, bench.call(facts), [])
+    tiles = getattr(bench.module, "TILES", ())
+    for row in [one for one in tiles if one.schedule == "split_k"][:1]:
+        large = row._replace(m=64, n=64, split_k=64)
+        small = row._replace(m=16, n=16, split_k=2)
+        for tile, n in ((large, 512), (small, 1024)):
+            facts = replace(bench.usual, rows=(n,), n=n)
+            with bench.only(tile):
+                bench.check(facts, bench.call(facts), [])
 
 
 def _needs_room(bench: Bench) -> None:
@@ -233,15 +221,9 @@ def _needs_room(bench: Bench) -> None:
     if bench.plan.configs:
         return
     bench.renew()
-    cuda: Any = torch.cuda
-    before = cuda.get_device_properties
     small = SimpleNamespace(multi_processor_count=1, shared_memory_per_block_optin=0)
-    cuda.get_device_properties = lambda *_: small
-    try:
-        call = call_of(bench.plan, bench.driver.gpus, bench.usual)
-        made = bench.perform(bench.launcher, bench.usual, call)
-    finally:
-        cuda.get_device_properties = before
+    with patch.object(torch.cuda, "get_device_properties", lambda *_: small):
+        made = bench.perform(bench.launcher, bench.usual, bench.call(bench.usual))
     if not isinstance(made.returned, RuntimeError):
         raise Wrong(f"without shared memory: {made.told}")
 
@@ -253,7 +235,7 @@ def _counts_far(bench: Bench) -> None:
     few = {"rows": (16,), "k": 2} if a.transposed else {"rows": (2,), "k": 16}
     facts = replace(bench.usual, **few)  # type: ignore[arg-type]
     for last in (2**31 - 1, 2**31):
-        call = call_of(bench.plan, bench.driver.gpus, facts)
+        call = bench.call(facts)
         dtype = call.inputs[a.name].dtype
         whole = bench.driver.gpus.empty((last + 1,), (1,), dtype, 0)
         call.inputs[a.name] = whole.as_strided((2, 16), (last - 15, 1))

@@ -7,10 +7,11 @@ from typing import Any
 
 from gemmgen.verification.examples import Wrong
 from gemmgen.verification.launches.bench import Bench
-from gemmgen.verification.launches.calls import Call, call_of
+from gemmgen.verification.launches.calls import Call
 from gemmgen.verification.reference import torch_dtype
 
-_M, _N, _K = 5, 24, 24
+_M, _N = 5, 24
+_K = _N
 _PAD = 8
 """Elements between rows of one of the inputs."""
 
@@ -32,44 +33,37 @@ View = tuple[tuple[int, int], tuple[int, int], int]
 
 def _pairs() -> Iterator[tuple[str, View, View, bool]]:
     """An input, a result in the same memory, and whether the two are apart."""
-    a, long = _M * _K, _K + _PAD
-    rows, out = ((_M, _K), (_K, 1)), ((_M, _N), (_N, 1))
-    spread, wide = ((_M, _K), (long, 1)), (_K + _N, 1)
-    yield "right behind an input", (*rows, 0), (*out, a), True
-    yield "right before an input", (*rows, _M * _N), (*out, 0), True
-    yield "from an input's last element", (*rows, 0), (*out, a - 1), False
-    yield "up to an input's first element", (*rows, _M * _N - 1), (*out, 0), False
-    yield "in an input's last row", (*spread, 0), (*out, (_M - 1) * long + 1), False
-    yield "in columns behind an input's", ((_M, _K), wide, 0), (
-        (_M, _N),
-        wide,
-        _K,
-    ), True
-    yield "in columns before an input's", ((_M, _K), wide, _N), (
-        (_M, _N),
-        wide,
-        0,
-    ), True
-    yield (
-        "from an input's last column",
-        ((_M, _K), wide, 0), ((_M, _N), wide, _K - 1), False,
-    )  # fmt: skip
-    yield "of one row, with no step", ((1, _K), (_K, 1), 0), ((1, _N), (0, 1), _K), True
-    yield "of one row, with any step", ((1, _K), (_K, 1), 0), (
-        (1, _N),
-        (1, 1),
-        _K,
-    ), True
-    yield "of no rows, in an input", ((0, _K), (_K, 1), 0), ((0, _N), (_N, 1), 8), True
+    a, long, wide = _M * _K, _K + _PAD, _K + _N
+    before = _M * _N
+
+    def at(rows: int, step: int, offset: int) -> View:
+        return (rows, _K), (step, 1), offset  # as wide as a result, for _K is _N
+
+    for name, given, out, fine in (
+        ("right behind an input", (_M, _K, 0), (_M, _N, a), True),
+        ("right before an input", (_M, _K, before), (_M, _N, 0), True),
+        ("from an input's last element", (_M, _K, 0), (_M, _N, a - 1), False),
+        ("up to an input's first element", (_M, _K, before - 1), (_M, _N, 0), False),
+        ("in an input's last row", (_M, long, 0), (_M, _N, long * (_M - 1) + 1), False),
+        ("in columns behind an input's", (_M, wide, 0), (_M, wide, _K), True),
+        ("in columns before an input's", (_M, wide, _N), (_M, wide, 0), True),
+        ("from an input's last column", (_M, wide, 0), (_M, wide, _K - 1), False),
+        ("of one row, with no step", (1, _K, 0), (1, 0, _K), True),
+        ("of one row, with any step", (1, _K, 0), (1, 1, _K), True),
+        ("of no rows, in an input", (0, _K, 0), (0, _N, 8), True),
+    ):
+        yield name, at(*given), at(*out), fine
 
 
 def _placed(bench: Bench, name: str, a: View, out: View, fine: bool) -> None:
     """Raise `Wrong` unless a call with such a result is refused where it should be."""
-    plan, gpus = bench.plan, bench.driver.gpus
+    plan = bench.plan
     facts = replace(bench.usual, rows=(a[0][0],), n=_N, k=_K, out="given")
-    call: Call = call_of(plan, gpus, facts)
+    call: Call = bench.call(facts)
     assert call.outputs is not None
-    whole = gpus.empty((4 * _M * (_K + _N),), (1,), torch_dtype(plan.dtype), 0)
+    whole = bench.driver.gpus.empty(
+        (4 * _M * (_K + _N),), (1,), torch_dtype(plan.dtype), 0
+    )
     call.inputs[plan.a.name] = whole.as_strided(*a)
     call.outputs[0] = whole.as_strided(*out)
     made: Any = bench.perform(bench.plain, facts, call)
@@ -82,7 +76,7 @@ def _placed(bench: Bench, name: str, a: View, out: View, fine: bool) -> None:
 def _empty(bench: Bench) -> None:
     """What is empty lies in nobody's way."""
     plan, facts = bench.plan, replace(bench.usual, rows=(0,), n=_N, k=_K, out="given")
-    call: Call = call_of(plan, bench.driver.gpus, facts)
+    call: Call = bench.call(facts)
     assert call.outputs is not None
     call.outputs[0] = call.inputs[plan.b.name].flatten()[8:8].view(0, _N)
     made = bench.perform(bench.plain, facts, call)
@@ -99,7 +93,7 @@ def _in_place(bench: Bench) -> None:
         if one.is_matrix and one.dtype == plan.results[0].dtype
     ]
     for name in alike[:1]:
-        call: Call = call_of(plan, bench.driver.gpus, facts)
+        call: Call = bench.call(facts)
         assert call.outputs is not None
         whole = bench.driver.gpus.empty((_N,), (1,), torch_dtype(plan.dtype), 0)
         call.inputs[name] = whole.as_strided((1, _N), (_N, 1))

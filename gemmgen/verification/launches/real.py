@@ -18,7 +18,7 @@ from gemmgen.verification.cases import numbers
 from gemmgen.verification.comparison import Block
 from gemmgen.verification.examples import Wrong, bits
 from gemmgen.verification.launches.bench import Made, several, unknowing
-from gemmgen.verification.launches.calls import Call, Facts
+from gemmgen.verification.launches.calls import Call, Facts, call_of
 from gemmgen.verification.launches.oracle import check_returned
 
 _TRIED: dict[str, Sequence[Any]] = {
@@ -71,6 +71,10 @@ class RealBench:
         if torch.cuda.device_count() < 2:
             found |= {"device": (0,), "current": (0,)}
         return found
+
+    def call(self, facts: Facts) -> Call:
+        """New tensors for a call."""
+        return call_of(self.plan, self.driver.gpus, facts)
 
     def check(self, facts: Facts, call: Call, alive: list[Any]) -> Made:
         """Make a call remembered, then afresh on the same numbers, and compare."""
