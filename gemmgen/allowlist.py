@@ -9,7 +9,7 @@ import builtins
 from collections.abc import Sequence
 
 from gemmgen.functions import FAST, OPS
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import GRIDS, SCHEDULES
 
 _NODES = (
     ast.Module, ast.Expr, ast.Constant, ast.If, ast.Lambda, ast.AnnAssign, ast.Name,
@@ -36,9 +36,9 @@ _SHARED = {
     "_remember": {"remembered"},
     "_replay": {"run"},
     "_support": {
-        "ANY", "FILL", "FULL", "Tile", "alignment", "cdiv", "load_block", "offset_type",
-        "processors", "rows", "select", "store_block", *FAST,
+        "alignment", "cdiv", "load_block", "offset_type", "rows", "store_block", *FAST,
     },
+    "_table": {"ANY", "FILL", "FULL", "Tile", "select", *GRIDS},
 }  # fmt: skip
 _OF_SHARED = set().union(*_SHARED.values())
 _IMPORTS_FROM |= {

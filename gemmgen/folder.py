@@ -16,9 +16,17 @@ from gemmgen.errors import UsageError, quoted
 from gemmgen.header import Header
 
 PACKAGE = "__init__.py"
-SHARED = ("_support.py", "_checks.py", "_launch.py", "_replay.py", "_remember.py")
+SHARED = (
+    "_support.py",
+    "_table.py",
+    "_checks.py",
+    "_launch.py",
+    "_packed.py",
+    "_replay.py",
+    "_families.py",
+    "_remember.py",
+)
 """What all launchers share, each module using those before it."""
-"""The files that every kernel's module imports from."""
 LOCK = "gemmgen.lock.json"
 
 _MODULE = re.compile(r"[a-z_][a-z0-9_]*\.py")

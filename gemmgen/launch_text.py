@@ -19,17 +19,6 @@ _CONSTANTS = {
     "STAGES": "tile.stages",
     "WARPGROUPS": "tile.warpgroups",
 }
-_ONE_A_TILE = "(tile.count(M, N),)"
-_ONE_A_PART = "(tiles, parts)"
-_ONE_AN_SM = "(min(tile.count(M, N), processors({device})),)"
-_GRIDS = {
-    "tiled": _ONE_A_TILE,
-    "tma": _ONE_A_PART,
-    "split_k": _ONE_A_PART,
-    "persistent": _ONE_AN_SM,
-    SPECIALIZED: _ONE_AN_SM,
-    "gemv": "(cdiv(N, tile.n), M)",
-}
 _RACED_GRID = 'lambda tile: (cdiv(M, tile["BLOCK_M"]) * cdiv(N, tile["BLOCK_N"]),)'
 
 
@@ -58,6 +47,7 @@ def read_sizes(plan: Plan) -> list[str]:
     return [
         f"{', '.join(plan.a.stored_sizes)} = {plan.a.name}.shape",
         f"{only_n(plan)} = {plan.b.name}.shape",
+        "sizes = (M, N, K)",
     ]
 
 
@@ -77,40 +67,32 @@ class LaunchText:
     @property
     def parameters(self) -> list[str]:
         """What the schedule's function takes."""
-        return [*(("tile",) if self.plan.rows else ()), *launched(self.plan)]
+        first = ("tile", "sizes") if self.plan.rows else ()
+        return [*first, *launched(self.plan)]
 
     @property
     def preparation(self) -> list[str]:
         """The statements before the `Launch`."""
-        if not SCHEDULES[self.name].splits:
-            return read_sizes(self.plan)
-        return [
-            *read_sizes(self.plan),
-            "tiles = tile.count(M, N)",
-            f"parts = tile.parts(tiles, K, {self.plan.a.name}.device)",
-        ]
+        return [] if self.plan.rows else read_sizes(self.plan)
 
     @property
     def call(self) -> list[str]:
         """The arguments of the `Launch`."""
         return [
             self.kernel.name,
-            self._grid,
+            "tile" if self.plan.rows else "None",
+            f"{self.plan.a.name}.device",
+            "sizes",
+            self.grid,
             f"({', '.join(self._tensors)})",
             f"({', '.join(self._values)})",
-            *(("tile",) if self.plan.rows else ()),
             *(("splits=True",) if SCHEDULES[self.name].splits else ()),
         ]
 
     @property
-    def asks_processors(self) -> bool:
-        """Whether its programs are as many as the GPU has SMs."""
-        return "processors(" in self._grid
-
-    @property
-    def divides(self) -> bool:
-        """Whether the grid counts tiles itself."""
-        return "cdiv(" in self._grid
+    def grid(self) -> str:
+        """What tells how many programs there are."""
+        return SCHEDULES[self.name].grid if self.plan.rows else _RACED_GRID
 
     @property
     def in_blocks(self) -> list[str]:
@@ -124,12 +106,6 @@ class LaunchText:
         return [
             name for role, names in by_role.items() for name in names if role in roles
         ]
-
-    @property
-    def _grid(self) -> str:
-        if self.plan.configs:
-            return _RACED_GRID
-        return _GRIDS[self.name].format(device=f"{self.plan.a.name}.device")
 
     @property
     def _tensors(self) -> list[str]:
@@ -154,15 +130,14 @@ class LaunchText:
 
     @property
     def _values(self) -> list[str]:
-        """What the kernel takes after them: sizes, strides, compile-time constants."""
+        """What the kernel takes after the sizes: strides, compile-time constants."""
         text, plan = self.kernel, self.plan
         results = [one.matrix for one in plan.results]
         taken: tuple[Matrix | Operand, ...] = (plan.a, plan.b, *plan.operands, *results)
         strides: dict[str, str] = {}
         for one in taken:
             strides |= dict(zip(one.strides, one.stride_values, strict=True))
-        found = ["M", "N", "K", *(("parts",) if text.schedule.splits else ())]
-        found += [strides[name] for name in text.strides]
+        found = [strides[name] for name in text.strides]
         if text.indexes:
             tensors = [plan.a.name, plan.b.name, *(one.name for one in plan.tensors)]
             found.append(f"offset_type({', '.join([*tensors, *result_names(plan)])})")

@@ -55,6 +55,17 @@ class LauncherText:
         ]
 
     @property
+    def by_row(self) -> list[str]:
+        """The arguments that have a row, or number, for each row of the results.
+
+        None where A lies along M: its steps then depend on the number of rows.
+        """
+        if self.plan.a.transposed or self.plan.configs:
+            return []
+        tensors = [one.name for one in self.plan.tensors if "m" in one.axes]
+        return [f'"{name}"' for name in (self.plan.a.name, *tensors)]
+
+    @property
     def returned_type(self) -> str:
         """`torch.Tensor`, or a tuple of as many as there are results."""
         tensors = ", ".join("torch.Tensor" for _ in self.plan.results)
@@ -146,26 +157,44 @@ class LauncherText:
         )
 
     @property
+    def imports(self) -> list[tuple[str, list[str]]]:
+        """What the module takes from those that launchers share: whence, the names."""
+        taken = {
+            "_checks": self.checking,
+            "_launch": self.launching,
+            "_remember": ["remembered"],
+            "_replay": ["run"],
+            "_support": self.support,
+            "_table": self.tabling,
+        }
+        return [(module, names) for module, names in taken.items() if names]
+
+    @property
     def support(self) -> list[str]:
         """The names that the module takes from the support module."""
         plan = self.plan
         used = {
             "alignment": any(one.kernel.aligns for one in self.launches),
             "offset_type": any(one.kernel.indexes for one in self.launches),
-            "processors": any(one.asks_processors for one in self.launches),
-            "ANY": bool(plan.rows),
-            "FILL": any(row.tile.split_k < 0 for row in plan.rows),
-            "FULL": any(row.full for row in plan.rows),
-            "Tile": bool(plan.rows),
-            "select": bool(plan.rows),
             "rows": self.row_loop is not None,
-            "cdiv": any(one.divides for one in self.launches),
+            "cdiv": bool(plan.configs),
             "load_block": SPECIALIZED in plan.schedules,
             "store_block": self.stores_blocks,
         }
         functions = "\n".join(helpers(plan))
         used |= {name: name in functions for name in FAST}
         return sorted(name for name, needed in used.items() if needed)
+
+    @property
+    def tabling(self) -> list[str]:
+        """The names that the module takes from the module of tables."""
+        rows = self.plan.rows
+        if not rows:
+            return []
+        fills = ["FILL"] if any(row.tile.split_k < 0 for row in rows) else []
+        full = ["FULL"] if any(row.full for row in rows) else []
+        grids = sorted({one.grid for one in self.launches})
+        return ["ANY", *fills, *full, "Tile", *grids, "select"]
 
     @property
     def stores_blocks(self) -> bool:
@@ -198,7 +227,7 @@ class LauncherText:
             for one in launches
             if one.in_blocks
         )
-        choice = f"tile = select(TILES, {plan.a.name}.device, (M, N, K){needed})"
+        choice = f"tile = select(TILES, {plan.a.name}.device, sizes{needed})"
         if len(launches) == 1:
             return [*read_sizes(plan), choice, f"run(_tiled({arguments}))"]
         prepared = ", ".join(f'"{one.name}": _{one.name}' for one in launches)

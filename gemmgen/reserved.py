@@ -8,7 +8,7 @@ from gemmgen.allowlist import NAMES_OF_MODULES
 
 IN_MODULES = NAMES_OF_MODULES | {"consume", "on_device", "produce", "swizzle"}
 """Those at the top of a module, which no kernel may be called either."""
-_IN_LAUNCHERS = ("batch", "count", "grid", "out", "parts", "schedules", "tile", "tiles")
+_IN_LAUNCHERS = ("batch", "out", "schedules", "sizes", "tile")
 _IN_KERNELS = (
     *("acc", "arguments", "blocks", "consumer", "first", "first_m", "first_n", "free"),
     *("full", "held", "i", "inside", "k", "layout", "loads", "mine", "part", "pid"),

@@ -3,13 +3,17 @@
 from dataclasses import dataclass
 
 _TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
+_ONE_A_TILE, _ONE_A_PART, _ONE_AN_SM, _ONE_A_ROW = GRIDS = (
+    "one_a_tile", "one_a_part", "one_an_sm", "one_a_row",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Schedule:
     """One way to run the product; `templates/<name>.py.jinja` is its program.
 
-    `constants` are the kernel's compile-time parameters beside the index type.
+    `grid` is the function of the table's module that tells how many programs a launch
+    has, `constants` are the kernel's compile-time parameters beside the index type.
     `described` names the tensors that it takes as tensor descriptors: `inputs` (A and
     B), `operands` (those indexed [m, n]) and `results`; all others are pointers.
     `splits` says that K may be cut into parts, which meet in a workspace;
@@ -20,6 +24,7 @@ class Schedule:
 
     name: str
     title: str
+    grid: str
     constants: tuple[str, ...] = _TILE
     described: frozenset[str] = frozenset()
     splits: bool = False
@@ -42,24 +47,26 @@ SPECIALIZED = "warp_specialized"
 SCHEDULES: dict[str, Schedule] = {
     row.name: row
     for row in (
-        Schedule(FALLBACK, "one output tile per program"),
+        Schedule(FALLBACK, "one output tile per program", _ONE_A_TILE),
         Schedule(
-            "tma", "one output tile per program, descriptors",
+            "tma", "one output tile per program, descriptors", _ONE_A_PART,
             described=frozenset({"inputs"}), splits=True, transposes=True,
         ),
         Schedule(
-            "persistent", "one program per SM, tiles in a loop",
+            "persistent", "one program per SM, tiles in a loop", _ONE_AN_SM,
             described=frozenset({"inputs", "results"}),
         ),
-        Schedule("split_k", "K cut into parts, reduced in order", splits=True),
         Schedule(
-            SPECIALIZED, "producer and consumer warps",
+            "split_k", "K cut into parts, reduced in order", _ONE_A_PART, splits=True
+        ),
+        Schedule(
+            SPECIALIZED, "producer and consumer warps", _ONE_AN_SM,
             constants=(*_TILE, "STAGES", "WARPGROUPS"),
             described=frozenset({"inputs", "operands", "results"}),
             transposes=True, unit="wgmma",
         ),
         Schedule(
-            "gemv", "rows times the matrix, no tensor core",
+            "gemv", "rows times the matrix, no tensor core", _ONE_A_ROW,
             constants=("BLOCK_N", "BLOCK_K"), streams=True,
         ),
     )

@@ -75,12 +75,12 @@ def raises(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 def test_build_then_nothing_to_do(run: Run, home: Path) -> None:
     code, out, err = run("build", "good.yaml")
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1] == "generated: 10 written, 0 unchanged"
+    assert out.splitlines()[-1] == "generated: 13 written, 0 unchanged"
     assert sorted(path.name for path in (home / "generated").iterdir()) == [
         *("__init__.py", *sorted(SHARED), "gemmgen.lock.json"),
         *("one.py", "two_nn.py", "two_tn.py"),
     ]
-    assert run("build", "good.yaml") == (0, "generated: 0 written, 10 unchanged\n", "")
+    assert run("build", "good.yaml") == (0, "generated: 0 written, 13 unchanged\n", "")
 
 
 def test_build_to_another_folder(run: Run) -> None:
@@ -385,7 +385,7 @@ def test_python_has_the_same(home: Path) -> None:
     ]
     assert not gemmgen.check([spec]).clean
     report = gemmgen.build([spec])
-    assert len(report.drift) == 10
+    assert len(report.drift) == 13
     assert gemmgen.check([spec]).clean
     texts = gemmgen.outputs([spec])
     assert texts["one.py"] == gemmgen.source(spec, "one")

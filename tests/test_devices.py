@@ -58,7 +58,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Any:
 
 
 def support_of(module: ModuleType) -> ModuleType:
-    return __import__(f"{module.__package__}._support", fromlist=["Tile"])
+    return __import__(f"{module.__package__}._table", fromlist=["Tile"])
 
 
 def calls(

@@ -244,7 +244,7 @@ def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -
     """What `select` of the generated module takes for contiguous tensors."""
     torch = pytest.importorskip("torch")
     module = pytest.importorskip(f"generated.{name}")
-    from generated import _support
+    from generated import _table
 
     plan, row_of = BY_NAME[name], {}
     for shape in [*SHAPES, Shape(100, 1000, 520), Shape(2048, 512, 4096)]:
@@ -260,9 +260,9 @@ def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -
         )
         for target in plan.targets:
             sm, sms = TARGETS[target].architecture, TARGETS[target].sms
-            monkeypatch.setattr(_support, "architecture", lambda device, sm=sm: sm)
-            monkeypatch.setattr(_support, "processors", lambda device, sms=sms: sms)
-            found = _support.select(
+            monkeypatch.setattr(_table, "architecture", lambda device, sm=sm: sm)
+            monkeypatch.setattr(_table, "processors", lambda device, sms=sms: sms)
+            found = _table.select(
                 module.TILES, inputs[0].device, shape.sizes, tma=inputs,
                 persistent=(*inputs, *results), warp_specialized=(*inputs, *results),
             )  # fmt: skip

@@ -21,12 +21,14 @@ import triton.language as tl  # noqa: E402
 from gemmgen.folder import SHARED  # noqa: E402
 from generated import _checks as checks  # noqa: E402
 from generated import _launch as launch  # noqa: E402
+from generated import _packed as packed  # noqa: E402
 from generated import _remember as remember  # noqa: E402
 from generated import _replay as replay  # noqa: E402
 from generated import _support as support  # noqa: E402
+from generated import _table as table_  # noqa: E402
 
 CPU = torch.device("cpu")
-ANY = support.ANY
+ANY = table_.ANY
 
 
 # -- remembered ----------------------------------------------------------------------
@@ -45,15 +47,13 @@ def play(a: Any, b: Any, c: Any) -> None:
 
     c.copy_(a + b)
     LOG.append("launched")
-    if replay.RECORD.launches is not None:
-        one = Played(None, (1,), (a, b, c), ())
-        replay.RECORD.launches.append((one, repeat))
+    if table_.RECORD.launches is not None:
+        one = launch.Launch(None, None, NUMBERED, (), (1,), (a, b, c), ())
+        table_.RECORD.launches.append((one, repeat))
 
 
-class Played(launch.Launch):
-    """A launch on the device that is called 0."""
-
-    device = SimpleNamespace(index=0)
+NUMBERED = SimpleNamespace(index=0)
+"""A device that is called 0."""
 
 
 def noted(one: torch.Tensor) -> torch.Tensor:
@@ -89,7 +89,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     LOG.clear()
     BY_ADDRESS.clear()
     yield
-    assert replay.RECORD.launches is None
+    assert table_.RECORD.launches is None
 
 
 def new_on_cpu(shape: Any, strides: Any, dtype: torch.dtype) -> torch.Tensor:
@@ -110,7 +110,7 @@ def known(call: Callable[..., Any], a: torch.Tensor, b: torch.Tensor) -> None:
 
 
 def test_calls_of_a_signature_repeat_the_second() -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     a, b = ones(4, 5), ones(4, 5)
     assert [right(call, a, b) for _ in range(4)] == ["launched"] * 2 + ["repeated"] * 2
     assert right(call, ones(4, 5), ones(4, 5)) == "repeated"
@@ -130,7 +130,7 @@ def test_calls_of_a_signature_repeat_the_second() -> None:
     ids=["sizes", "dtype", "a transposed", "b transposed", "pitch", "offset", "spread"],
 )
 def test_another_signature_is_launched_afresh(other: Callable[[], Any]) -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     known(call, ones(4, 5), ones(4, 5))
     a, b = other()
     known(call, a, b)
@@ -139,7 +139,7 @@ def test_another_signature_is_launched_afresh(other: Callable[[], Any]) -> None:
 
 
 def test_what_is_given_as_out_is_written_and_returned() -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     a, b = ones(4, 5), ones(4, 5)
     for did in ("launched", "launched", "repeated", "repeated"):
         out = noted(torch.full((4, 5), torch.nan))
@@ -154,7 +154,7 @@ def test_what_is_given_as_out_is_written_and_returned() -> None:
 
 
 def test_results_do_not_share_memory() -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     a, b = ones(4, 5), ones(4, 5)
     results = [call(a, b) for _ in range(4)]
     assert len({one.data_ptr() for one in results}) == 4
@@ -162,7 +162,7 @@ def test_results_do_not_share_memory() -> None:
 
 @pytest.mark.parametrize("names", ["b", "a b", "b a"])
 def test_named_inputs_are_remembered_like_those_by_position(names: str) -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     a, b = ones(4, 5), ones(4, 5)
     known(call, a, b)
     every = {"a": a, "b": b}
@@ -176,7 +176,7 @@ def test_named_inputs_are_remembered_like_those_by_position(names: str) -> None:
     ("count", "named"), [(2, "a"), (1, "a"), (1, "c"), (1, ""), (0, "a"), (3, "")]
 )
 def test_wrong_names_are_the_launcher_s_to_refuse(count: int, named: str) -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     a = ones(4, 5)
     right(call, a, a)
     with pytest.raises(TypeError, match="adding"):
@@ -184,7 +184,7 @@ def test_wrong_names_are_the_launcher_s_to_refuse(count: int, named: str) -> Non
 
 
 def test_a_result_over_an_input_is_refused_every_time() -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     room = torch.randn(200)
     a, b = noted(room[:20].view(4, 5)), noted(room[40:60].view(4, 5))
 
@@ -204,7 +204,7 @@ def test_a_result_over_an_input_is_refused_every_time() -> None:
 
 
 def test_an_operand_that_is_the_result_is_repeated_as_such_alone() -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     room = torch.randn(100)
     a, b = ones(4, 5), noted(room[8:28].view(4, 5))
     for did in ("launched", "launched", "repeated"):
@@ -217,7 +217,7 @@ def test_an_operand_that_is_the_result_is_repeated_as_such_alone() -> None:
 
 
 def test_what_is_written_has_another_version() -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     a, b, out = ones(4, 5), ones(4, 5), ones(4, 5)
     for _ in range(4):
         before = out._version
@@ -229,7 +229,7 @@ def test_what_is_written_has_another_version() -> None:
 
 
 def test_a_gradient_is_refused_whatever_is_remembered() -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     a = ones(4, 5)
     b = torch.nn.Parameter(noted(torch.randn(4, 5)))
     BY_ADDRESS[b.data_ptr()] = b
@@ -247,7 +247,7 @@ def test_a_gradient_is_refused_whatever_is_remembered() -> None:
     ids=["text", "none", "numbers", "lists"],
 )
 def test_what_is_no_tensor_is_the_launcher_s_to_refuse(arguments: Any) -> None:
-    call = remember.remembered(
+    call = remember.remembered()(
         lambda a, b, *, out=None: checks.check("adding", "a", a, ("M", "N"), None)
     )
     with pytest.raises(ValueError, match="adding: a must be"):
@@ -255,20 +255,20 @@ def test_what_is_no_tensor_is_the_launcher_s_to_refuse(arguments: Any) -> None:
 
 
 def test_an_error_is_not_remembered_and_leaves_nothing_behind() -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     a, b = ones(4, 5), ones(4, 5)
     known(call, a, b)
     for _ in range(2):
         with pytest.raises(RuntimeError, match="unlucky"):
             call(ones(4, 13), ones(4, 13))
-        assert replay.RECORD.launches is None
+        assert table_.RECORD.launches is None
         with pytest.raises(ValueError, match="adding: b must be"):
             call(a, ones(5, 5))
     assert right(call, a, b) == "repeated"
 
 
 def test_several_launches_are_not_repeated() -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     a, b = ones(4, 2), ones(4, 2)
     assert right(call, a, b) == right(call, a, b) == "launched launched"
 
@@ -277,7 +277,7 @@ def test_a_launch_for_other_tensors_than_those_given_is_not_repeated() -> None:
     def copying(a: Any, b: Any, *, out: Any = None) -> Any:
         return adding(noted(a.clone()), b, out=out)
 
-    call = remember.remembered(copying)
+    call = remember.remembered()(copying)
     a, b = ones(4, 5), ones(4, 5)
     assert right(call, a, b) == right(call, a, b) == "launched"
 
@@ -285,7 +285,7 @@ def test_a_launch_for_other_tensors_than_those_given_is_not_repeated() -> None:
 def test_another_current_device_is_not_served_from_what_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     a, b = ones(4, 5), ones(4, 5)
     right(call, a, b)
     monkeypatch.setattr(remember, "current_device", lambda: 1)
@@ -294,7 +294,7 @@ def test_another_current_device_is_not_served_from_what_is_known(
 
 @pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook"])
 def test_a_hook_sees_every_launch(monkeypatch: pytest.MonkeyPatch, hook: str) -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     a, b = ones(4, 5), ones(4, 5)
     right(call, a, b)
     hooks = {"launch_enter_hook": [], "launch_exit_hook": []}
@@ -311,14 +311,14 @@ def test_a_hook_sees_every_launch(monkeypatch: pytest.MonkeyPatch, hook: str) ->
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remember, "MOST_CALLS", 3)
     kept: list[dict[Any, Any]] = []
-    learn = remember.learn
+    learn = remember.Memory.learn
 
-    def watched(launcher: Any, calls: Any, *rest: Any) -> Any:
-        kept.append(calls)
-        return learn(launcher, calls, *rest)
+    def watched(memory: Any, *rest: Any) -> Any:
+        kept.append(memory.calls)
+        return learn(memory, *rest)
 
-    monkeypatch.setattr(remember, "learn", watched)
-    call = remember.remembered(adding)
+    monkeypatch.setattr(remember.Memory, "learn", watched)
+    call = remember.remembered()(adding)
     for rows in range(3, 20):
         known(call, ones(rows, 5), ones(rows, 5))
         assert right(call, ones(rows, 5), ones(rows, 5)) == "repeated"
@@ -327,7 +327,7 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_launchers_do_not_share_what_they_know() -> None:
-    one, other = remember.remembered(adding), remember.remembered(adding)
+    one, other = remember.remembered()(adding), remember.remembered()(adding)
     a, b = ones(4, 5), ones(4, 5)
     right(one, a, b)
     assert right(other, a, b) == "launched"
@@ -336,7 +336,7 @@ def test_two_launchers_do_not_share_what_they_know() -> None:
 def test_threads_get_their_own_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight threads call one launcher at sizes of their own, in step and often."""
     monkeypatch.setattr(remember, "MOST_CALLS", 5)
-    call, start = remember.remembered(adding), threading.Barrier(8)
+    call, start = remember.remembered()(adding), threading.Barrier(8)
 
     def work(number: int) -> int:
         start.wait()
@@ -357,11 +357,11 @@ def test_in_the_interpreter_nothing_is_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(remember, "INTERPRETED", True)
-    assert remember.remembered(adding) is adding
+    assert remember.remembered()(adding) is adding
 
 
 def test_a_launcher_keeps_its_name_and_words() -> None:
-    call = remember.remembered(adding)
+    call = remember.remembered()(adding)
     assert (call.__name__, call.__doc__) == ("adding", adding.__doc__)
 
 
@@ -379,11 +379,13 @@ def test_arguments_are_made_once_an_address_and_bounded(
         made.append(address)
         return [f"map {address}", 64, 1]
 
-    monkeypatch.setattr(replay, "encoded", encoded)
+    monkeypatch.setattr(packed, "encoded", encoded)
     monkeypatch.setattr(replay, "MOST_ARGUMENTS", 3)
     tensors = (launch.Block(torch.zeros(64, 64), 16, 16), torch.zeros(1))
-    found = replay.Compiled(print, ("function",), nested, ({"elem_type": 7},))
-    arguments = replay.Arguments(launch.Launch(None, (2,), tensors, (5,)), found)
+    found = packed.Compiled(print, ("function",), nested, ({"elem_type": 7},))
+    arguments = replay.Arguments(
+        launch.Launch(None, None, CPU, (), (2,), tensors, (5,)), found
+    )
     for address in range(1, 10):
         found = arguments[1, address, 7]
         kernel_s = (f"map {address}", 64, 1, 7, 5)
@@ -476,7 +478,7 @@ def test_one_part_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
 def tile(schedule: str = "tiled", sm: int = 80, *limits: float, **more: float) -> Any:
     M, N, K = limits or (ANY, ANY, ANY)
     sizes = {"m": 16, "n": 16, "k": 16, "group_m": 8, "split_k": 1, "stages": 2}
-    return support.Tile(schedule, sm, M, N, K, **(sizes | {"warps": 4} | more))
+    return table_.Tile(schedule, sm, M, N, K, **(sizes | {"warps": 4} | more))
 
 
 TABLE = (
@@ -514,17 +516,17 @@ def test_the_first_row_that_holds_serves(
     matrix: torch.Tensor,
     row: int,
 ) -> None:
-    monkeypatch.setattr(support, "architecture", lambda device: sm)
-    found = support.select(
+    monkeypatch.setattr(table_, "architecture", lambda device: sm)
+    found = table_.select(
         TABLE, CPU, sizes, tma=(GOOD, matrix), warp_specialized=(matrix, GOOD)
     )
     assert found is TABLE[row]
 
 
 def test_a_gpu_below_every_row_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(support, "architecture", lambda device: 75)
+    monkeypatch.setattr(table_, "architecture", lambda device: 75)
     with pytest.raises(RuntimeError, match="no tile for sm_75: add it to the spec's"):
-        support.select(TABLE, CPU, (1, 1, 1))
+        table_.select(TABLE, CPU, (1, 1, 1))
 
 
 @pytest.mark.parametrize(
@@ -535,21 +537,21 @@ def test_a_gpu_below_every_row_is_told_so(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_row_for_full_waves_serves_what_keeps_processors_busy(
     monkeypatch: pytest.MonkeyPatch, M: int, N: int, row: int
 ) -> None:
-    monkeypatch.setattr(support, "architecture", lambda device: 90)
-    monkeypatch.setattr(support, "processors", lambda device: 132)
-    table = (tile("tma", waves=support.FULL), tile("tiled"))
-    assert support.select(table, CPU, (M, N, 64)) is table[row]
+    monkeypatch.setattr(table_, "architecture", lambda device: 90)
+    monkeypatch.setattr(table_, "processors", lambda device: 132)
+    table = (tile("tma", waves=table_.FULL), tile("tiled"))
+    assert table_.select(table, CPU, (M, N, 64)) is table[row]
 
 
 def test_parts_fill_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(support, "processors", lambda device: 132)
-    fill = tile("split_k", split_k=support.FILL, k=64)
+    monkeypatch.setattr(table_, "processors", lambda device: 132)
+    fill = tile("split_k", split_k=table_.FILL, k=64)
     assert fill.parts(1, 10**6, CPU) == 132
     assert fill.parts(40, 10**6, CPU) == 3
     assert fill.parts(500, 10**6, CPU) == 1
-    assert fill.parts(1, 1024, CPU) == 1024 // (support.LEAST_BLOCKS * 64)
+    assert fill.parts(1, 1024, CPU) == 1024 // (table_.LEAST_BLOCKS * 64)
     assert fill.parts(0, 0, CPU) == 1
-    twice = fill._replace(split_k=2 * support.FILL)
+    twice = fill._replace(split_k=2 * table_.FILL)
     assert twice.parts(1, 10**6, CPU) == 264
     assert twice.parts(40, 10**6, CPU) == 6
     assert twice.parts(1, 1024, CPU) == 2 * fill.parts(1, 1024, CPU)
@@ -597,7 +599,7 @@ def strided(rows: int, columns: int, pitch: int, offset: int = 0) -> torch.Tenso
     f"{tuple(one.shape)} by {one.stride()}",
 )  # fmt: skip
 def test_what_a_descriptor_can_describe(matrix: torch.Tensor, can: bool) -> None:
-    assert support.describable(matrix) is can
+    assert table_.describable(matrix) is can
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ HOLES = {
         "gemm_nn_bf16_alpha_beta",
     ),
     "stream left out": Hole("_replay.py", KEY, "stream(index), "),
-    "compiled for another device": Hole("_replay.py", KEY, "launch.device.index, "),
+    "compiled for another device": Hole("_packed.py", KEY, "launch.device.index, "),
     "current device forgotten": Hole(
         "_remember.py", CONDITION, "repeat.device != current_device()"
     ),
@@ -93,7 +93,7 @@ HOLES = {
     "workspace of a graph shared": Hole(
         "_launch.py", CONDITION, "torch.cuda.is_current_stream_capturing()"
     ),
-    "record of all threads": Hole("_replay.py", "threads share", "threading.local"),
+    "record of all threads": Hole("_table.py", "threads share", "threading.local"),
     "global scratch ignored": Hole(
         "_replay.py", "never taken", "if made.metadata.global_scratch_size"
     ),
@@ -101,7 +101,17 @@ HOLES = {
         "_launch.py", "never taken", "if not ROUNDS and any", "linear_clamp"
     ),
     "addresses not compared": Hole(
-        "_remember.py", "always taken", "if launch.addresses == addresses_of("
+        "_remember.py", "never taken", "if launch.addresses != addresses_of("
+    ),
+    "gaps between leading axes": Hole(
+        "_families.py", CONDITION, "not tensor.is_contiguous()"
+    ),
+    "leading axes of another operand": Hole(
+        "_families.py", "never taken", "if shape[:count] != leading:"
+    ),
+    "rows too far": Hole("_families.py", CONDITION, "self.most < M"),
+    "rows of another device": Hole(
+        "_remember.py", CONDITION, "family.device.index == current_device()"
     ),
     "hooks forgotten": Hole("_remember.py", CONDITION, "hooked()"),
     "hooks forgotten at first": Hole("_replay.py", CONDITION, "hooked()"),
@@ -113,8 +123,8 @@ HOLES = {
         "_replay.py", CONDITION, "made.metadata.profile_scratch_size"
     ),
     "not tried first": Hole("_replay.py", CONDITION, "not trusted(launch.device)"),
-    "kernels of a folder confused": Hole("_replay.py", KEY, "launch.kernel.fn, "),
-    "warps and stages forgotten": Hole("_replay.py", KEY, ", *launch.options.values()"),
+    "kernels of a folder confused": Hole("_packed.py", KEY, "launch.kernel.fn, "),
+    "warps and stages forgotten": Hole("_packed.py", KEY, ", *launch.options.values()"),
     "tensors kept alive": Hole(
         "_replay.py", "argument by name dropped", ", tensors=()"
     ),

@@ -255,7 +255,9 @@ def test_its_cases_end_and_begin_rings_and_turns() -> None:
         assert {-(-case.m // row.m) for case in made} == {1, 3, 5}
         assert all(case.n % 16 == case.k % 16 == 0 and plain(case) for case in made)
         with consan.few_programs(module):
-            assert row.count(made[-1].m, made[-1].n) > module.processors(None)
+            sizes = (made[-1].m, made[-1].n, made[-1].k)
+            (programs,) = module.one_an_sm(row, sizes, None)
+            assert row.count(*sizes[:2]) > programs
     other = subject.Variant(Block(16, 64, 128), "TILES", (), "tma")
     assert not list(cases(one, other, "consan"))
 

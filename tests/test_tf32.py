@@ -148,7 +148,7 @@ def test_tensor_maps_round_what_is_to_be_tf32(monkeypatch: pytest.MonkeyPatch) -
         launch.Block(c, 4, 4),
     )
     kernel = Compiled(3)
-    launch.Launch(kernel, (1,), blocks, ()).round(blocks)
+    launch.Launch(kernel, None, torch.device("cpu"), (), (1,), blocks, ()).round(blocks)
     types = [note["elem_type"] for note in kernel.metadata.tensordesc_meta]
     assert types == [launch.TF32, launch.TF32, 7]
     assert kernel.warmed == [{"grid": (1,)}]

@@ -28,7 +28,7 @@ from gemmgen.verification.far import far_call, far_places
 from gemmgen.verification.fixed import describable, fixed_cases, indescribable
 from gemmgen.verification.reference import product
 from gemmgen.verification.views import FOR_OUTPUTS, VIEWS, framed_input, framed_output
-from generated import _support
+from generated import _table
 
 SPEC = """
 gemmgen: 1
@@ -186,7 +186,7 @@ def test_far_calls_are_also_of_tensors_that_descriptors_describe() -> None:
     for far in far_places(layer(), BLOCK, {"inputs"}):
         seen.add((far.name, far.axes))
         call = far_call(layer(), far, torch.device("cpu"))
-        assert all(_support.describable(call.tensors[name]) for name in ("x", "w"))
+        assert all(_table.describable(call.tensors[name]) for name in ("x", "w"))
     results = {("y", (0,)), ("y", (1,)), ("y", (0, 1))}
     assert seen == results | {(name, (0,)) for name in ("x", "w", "bias", "scale")}
 

@@ -141,8 +141,10 @@ FAULTS: dict[str, Fault] = {
     "last group of tiles as high as the others": Fault(
         "layer", "min(tiles_m - first_m, GROUP_M)", "GROUP_M"
     ),
-    "grid rounded down": Fault(
-        "layer", "(tile.count(M, N),)", "(max(1, M * N // (tile.m * tile.n)),)"
+    "a program too few": Fault(
+        "layer",
+        "        one_a_tile,\n",
+        "        lambda tile, sizes, _: (max(1, tile.count(*sizes[:2]) - 1),),\n",
     ),
     "tf32 where ieee was promised": Fault(
         "plain", 'input_precision="ieee"', 'input_precision="tf32"'
@@ -241,7 +243,7 @@ QUICK = {
     "strides swapped",
     "bias dropped",
 }
-QUICK |= {"int32 offsets", "grid rounded down", "wrong argument named", "dies"}
+QUICK |= {"int32 offsets", "a program too few", "wrong argument named", "dies"}
 QUICK |= {"one configuration wrong", "does not import", "runs out of memory"}
 
 

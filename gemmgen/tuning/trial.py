@@ -90,22 +90,22 @@ class Trial:
             name
             for name in SCHEDULES
             if all(
-                self._support.describable(matrix)
+                self._table.describable(matrix)
                 for role in described(name, plan.product.kind)
                 for matrix in by_role[role]
             )
         ]
 
     @property
-    def _support(self) -> ModuleType:
-        return __import__(f"{self.module.__package__}._support", fromlist=["Tile"])
+    def _table(self) -> ModuleType:
+        return __import__(f"{self.module.__package__}._table", fromlist=["Tile"])
 
     def _call(self, tile: Tile, given: Problem, outs: tuple[torch.Tensor, ...]) -> Call:
         """Launch one tile and return the compiled kernel."""
-        prepare = getattr(self.module, f"_{tile.schedule}")
+        prepare, sizes = getattr(self.module, f"_{tile.schedule}"), given.shape.sizes
 
         def call() -> Any:
-            return prepare(self.rows[tile], *given.arguments, *outs).enter()
+            return prepare(self.rows[tile], sizes, *given.arguments, *outs).enter()
 
         return call
 

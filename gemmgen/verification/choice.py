@@ -185,7 +185,7 @@ def _chosen(plan: Plan, module: ModuleType, call: _Call) -> Any:
         made = real(*arguments, **more)
         found.append(
             SimpleNamespace(
-                grid=made.grid, tensors=made.tensors, tile=made.tile, run=_nothing
+                grid=made.programs, tensors=made.tensors, tile=made.tile, run=_nothing
             )
         )
         return found[-1]

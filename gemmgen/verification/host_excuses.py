@@ -34,202 +34,189 @@ class _Same:
 
     family: str
     node: str
-    becomes: str
     reason: str
+    becomes: str = ""
 
 
 _SAME: dict[str, tuple[_Same, ...]] = {
     "_support.py": (
-        _Same("condition dropped", "tile.waves and", "if not tile.fills", _SLOWER),
-        _Same(
-            "condition dropped",
-            "matrix.shape[0] == 1",
-            "and (rows >= matrix.shape[1]) and",
-            "a single row whose step is short is served by another tile",
-        ),
         _Same(
             "condition dropped",
             "torch.cuda.current_device()",
-            "if device.type != 'cuda':",
             _SLOWER,
+            "if device.type != 'cuda':",
         ),
-        _Same("never taken", "if len(leading) == 1:", "", _SLOWER),
-        _Same("always taken", "if key not in RUNNING:", "", _ANEW),
-        _Same("always taken", "if last >= 2 ** 31:", "", _SLOWER),
-        _Same("bound moved by one", "tiles >= self.waves", "", _EITHER),
-        _Same("bound moved by one", "needed <= room", "", _EITHER),
-        _Same("bound moved by one", "self.split_k > 0", "", "no tile has 0 parts of K"),
+        _Same("never taken", "if len(leading) == 1:", _SLOWER),
+        _Same("always taken", "if last >= 2 ** 31:", _SLOWER),
         _Same(
             "alignment or width changed",
             "math.gcd(16",
-            "",
             "what is a multiple of 32 is one of 16",
         ),
+    ),
+    "_table.py": (
+        _Same("condition dropped", "tile.waves and", _SLOWER, "if not tile.fills"),
+        _Same(
+            "condition dropped",
+            "matrix.shape[0] == 1",
+            "a single row whose step is short is served by another tile",
+            "and (rows >= matrix.shape[1]) and",
+        ),
+        _Same("always taken", "if key not in RUNNING:", _ANEW),
+        _Same("bound moved by one", "tiles >= self.waves", _EITHER),
+        _Same("bound moved by one", "needed <= room", _EITHER),
+        _Same("bound moved by one", "self.split_k > 0", "no tile has 0 parts of K"),
     ),
     "_checks.py": (
         _Same(
             "condition dropped",
             "__torch_dispatch__",
-            "if type(tensor).__torch_dispatch__ is not",
             _SLOWER,
+            "if type(tensor).__torch_dispatch__ is not",
         ),
-        _Same("condition dropped", "tensor.is_nested", "if tensor.is_nested:", _WORDS),
-        _Same("never taken", "'nested' if tensor.is_nested", "", _WORDS),
-        _Same("always taken", "'nested' if tensor.is_nested", "", _WORDS),
+        _Same("condition dropped", "tensor.is_nested", _WORDS, "if tensor.is_nested:"),
+        _Same("never taken", "'nested' if tensor.is_nested", _WORDS),
+        _Same("always taken", "'nested' if tensor.is_nested", _WORDS),
         _Same(
             "condition dropped",
             "tensor.is_conj()",
-            "if tensor.is_neg():",
             "what is conjugated is complex, which no kernel takes",
+            "if tensor.is_neg():",
         ),
         _Same(
             "condition dropped",
             "interprets_bf16()",
+            _MENDED,
             "if INTERPRETED and (not interprets_bf16()):",
-            _MENDED,
         ),
         _Same(
             "condition dropped",
             "interprets_bf16()",
-            "tensor.dtype == torch.bfloat16:",
             _MENDED,
+            "tensor.dtype == torch.bfloat16:",
         ),
-        _Same("never taken", "interprets_bf16()", "", _MENDED),
-        _Same("always true", "@functools.cache", "", _MENDED),
+        _Same("never taken", "interprets_bf16()", _MENDED),
+        _Same("always true", "@functools.cache", _MENDED),
         _Same(
             "condition dropped",
             "wanted[0] is ...",
-            "if wanted[0] is ...:",
             "no tensor has no axes",
+            "if wanted[0] is ...:",
         ),
-        _Same("never taken", "if found == wanted:", "", _SLOWER),
+        _Same("never taken", "if found == wanted:", _SLOWER),
         _Same(
             "condition dropped",
             "isinstance(out, (tuple, list))",
-            "if len(out) != count:",
             _WORDS,
+            "if len(out) != count:",
         ),
         _Same(
             "sum became largest",
             "if step % pitch",
-            "",
             "of a matrix' axes one alone has no multiple of another's steps",
         ),
-        _Same("never taken", "'...' if size is ...", "", _WORDS),
-        _Same("always taken", "'...' if size is ...", "", _WORDS),
-        _Same("always taken", "out.is_inference()", "", _INFERENCE),
+        _Same("never taken", "'...' if size is ...", _WORDS),
+        _Same("always taken", "'...' if size is ...", _WORDS),
+        _Same("always taken", "out.is_inference()", _INFERENCE),
         _Same(
             "bound moved by one",
             "step <= reached",
-            "",
             "steps are whole elements, what is reached ends a byte before one",
         ),
         _Same(
             "bound of min or max dropped",
             "max(0, len(found)",
-            "",
             "after ... comes one size in each shape",
         ),
-        _Same("condition dropped", "not one.numel()", "if distance >=", _EMPTY),
-        _Same("never taken", "if not tensor.numel():", "", _EMPTY),
+        _Same("condition dropped", "not one.numel()", _EMPTY, "if distance >="),
+        _Same("never taken", "if not tensor.numel():", _EMPTY),
     ),
-    "_replay.py": (
-        _Same("part of a key dropped", "one.matrix.dtype", "", _ONE_DTYPE),
-        _Same("statement dropped", "one.matrix.dtype", "", _ONE_DTYPE),
+    "_launch.py": (
+        _Same("always taken", "if parts > 1 else 1", _MORE_ROOM),
+        _Same("bound moved by one", "parts > 1", _MORE_ROOM),
+        _Same("bound moved by one", "found[1].numel() < tiles", _ANEW),
+    ),
+    "_packed.py": (
+        _Same("part of a key dropped", "one.matrix.dtype", _ONE_DTYPE),
+        _Same("statement dropped", "one.matrix.dtype", _ONE_DTYPE),
         _Same(
             "part of a key dropped",
             "one.dtype, one.data_ptr()",
-            "key += (one.data_ptr() & 15 == 0,)",
             _ONE_DTYPE,
+            "key += (one.data_ptr() & 15 == 0,)",
         ),
-        _Same("never taken", "parameter.do_not_specialize", "", _FINER),
-        _Same("always taken", "parameter.is_constexpr", "", _FINER),
-        _Same("always taken", "MOST_ARGUMENTS", "", _ANEW),
-        _Same(
-            "statement dropped", "super().__init__()", "", "a dict is made without it"
-        ),
+        _Same("never taken", "parameter.do_not_specialize", _FINER),
+        _Same("always taken", "parameter.is_constexpr", _FINER),
         _Same(
             "condition dropped",
             "tensordesc_meta or ()",
-            "tuple(made.metadata.tensordesc_meta)",
             _NOTED,
+            "tuple(made.metadata.tensordesc_meta)",
         ),
     ),
-    "_launch.py": (
-        _Same("always taken", "if parts > 1 else 1", "", _MORE_ROOM),
-        _Same("bound moved by one", "parts > 1", "", _MORE_ROOM),
-        _Same("bound moved by one", "found[1].numel() < tiles", "", _ANEW),
+    "_replay.py": (
+        _Same("always taken", "MOST_ARGUMENTS", _ANEW),
+        _Same("statement dropped", "super().__init__()", "a dict is made without it"),
     ),
     "_remember.py": (
-        _Same("argument by name dropped", "bound=Callable", "", _TYPES),
+        _Same("argument by name dropped", "bound=Callable", _TYPES),
         _Same(
-            "argument by name dropped",
-            "**named",
-            "",
-            "it raises for the other arguments",
+            "argument by name dropped", "**named", "it raises for the other arguments"
         ),
-        _Same("argument by name dropped", "torch.empty_strided(", "", _OTHER_ENTRY),
+        _Same("argument by name dropped", "torch.empty_strided(", _OTHER_ENTRY),
         _Same(
             "condition dropped",
             "harmless(repeat.overlaps",
-            "if not harmless(",
             "without `out` there are no overlaps",
+            "if not harmless(",
         ),
         _Same(
             "always taken",
             "if given else ()",
-            "",
             "overlaps are looked at with `out` alone",
         ),
         _Same(
             "condition dropped",
             "MOST_CALLS and (not seen)",
-            "if len(calls) >= MOST_CALLS:",
             _ANEW,
+            "if len(calls) >= MOST_CALLS:",
         ),
         _Same(
             "never taken",
             "if INTERPRETED",
-            "",
             "what is interpreted is never launched directly, so nothing is remembered",
         ),
-        _Same("always taken", "if named:", "", "without names nothing is put in order"),
+        _Same("always taken", "if named:", "without names nothing is put in order"),
         _Same(
             "bound moved by one",
             "before < distance < behind",
-            "",
             "tensors that touch are looked at once more",
         ),
-        _Same(
-            "always taken",
-            "one.is_inference()",
-            "",
-            _INFERENCE,
-        ),
+        _Same("always taken", "one.is_inference()", _INFERENCE),
     ),
 }
 """By module."""
 
 _SAME_ON_OLDEST: dict[str, tuple[_Same, ...]] = {
-    "_replay.py": (
-        _Same("never taken", "kernel_signature", "", _NOT_YET),
-        _Same("never taken", "found.nested", "", _NOT_YET),
-        _Same(
-            "argument by name dropped",
-            "round_f32_to_tf32=",
-            "padding='zero')",
-            _NOT_YET,
-        ),
-    ),
     "_launch.py": (
         _Same(
             "condition dropped",
             "self.to_tf32 and ROUNDS",
-            "if ROUNDS else {}",
             _NOT_YET,
+            "if ROUNDS else {}",
         ),
-        _Same("never taken", "self.to_tf32 and ROUNDS", "", _NOT_YET),
-        _Same("condition dropped", "not ROUNDS and", "if any(", _NOT_YET),
+        _Same("never taken", "self.to_tf32 and ROUNDS", _NOT_YET),
+        _Same("condition dropped", "not ROUNDS and", _NOT_YET, "if any("),
+    ),
+    "_packed.py": (
+        _Same("never taken", "kernel_signature", _NOT_YET),
+        _Same("never taken", "found.nested", _NOT_YET),
+        _Same(
+            "argument by name dropped",
+            "round_f32_to_tf32=",
+            _NOT_YET,
+            "padding='zero')",
+        ),
     ),
 }
 """The same where the first of the Tritons that are served is installed."""

@@ -151,12 +151,9 @@ def _same_in_gemv(
     plan: Plan, family: str, function: _Function, node: ast.AST
 ) -> str | None:
     """Why masks of rows may be missing where there is one, and so of columns."""
-    launches = function.name == "_gemv"
-    if not (launches or function.name.endswith("_gemv_kernel")):
+    if not function.name.endswith("_gemv_kernel"):
         return None
     lone = all(tile.n == 1 for _, tile in plan.tiles if tile.streams)
-    if launches:
-        return _ONE_COLUMN if lone and family == "cdiv became floor" else None
     text = ast.unparse(node)
     if lone and family == "mask dropped" and _WHOLE_MASK in text:
         return _ONE_COLUMN

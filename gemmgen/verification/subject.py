@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -82,13 +83,22 @@ class Variant:
 
     @contextmanager
     def forced(self, module: ModuleType) -> Iterator[None]:
-        """Make every launch use this tile."""
-        before = getattr(module, self.attribute)
-        setattr(module, self.attribute, self.value)
-        try:
+        """Make every launch use this tile, and remember nothing of others."""
+        with patch.object(module, self.attribute, self.value), afresh(module):
             yield
-        finally:
-            setattr(module, self.attribute, before)
+
+
+@contextmanager
+def afresh(module: ModuleType) -> Iterator[None]:
+    """With a launcher that remembers no call; in the interpreter none remembers any."""
+    name = module.__name__.rpartition(".")[2]
+    launcher = getattr(module, name)
+    if not hasattr(launcher, "by_row"):
+        yield
+        return
+    remember = module.remembered(*launcher.by_row)
+    with patch.object(module, name, remember(launcher.__wrapped__)):
+        yield
 
 
 def load(path: Path) -> ModuleType:

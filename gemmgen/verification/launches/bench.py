@@ -92,7 +92,8 @@ class Bench:
 
     def remembered(self, launcher: Callable[..., Any]) -> Callable[..., Any]:
         """A launcher that remembers, as the folder's do."""
-        return self.module.remembered(launcher)  # type: ignore[no-any-return]
+        by_row = getattr(self.module, self.plan.name).by_row
+        return self.module.remembered(*by_row)(launcher)  # type: ignore[no-any-return]
 
     @property
     def plain(self) -> Callable[..., Any]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from zlib import crc32
 
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
 from gemmgen.plan import Plan
@@ -21,6 +22,7 @@ from gemmgen.verification.launches.kernels import kernels
 from gemmgen.verification.launches.machine import each_alone, machine
 from gemmgen.verification.launches.mishaps import mishaps
 from gemmgen.verification.launches.places import places
+from gemmgen.verification.launches.rows import rows
 from gemmgen.verification.profiles import Profile
 from gemmgen.verification.trouble import Fault, told
 
@@ -43,7 +45,7 @@ def check_launches(
     first = (number + crc32(plan.name.encode())) % profile.every
     try:
         bench = Bench(plan, subject.load(path), driver)
-        for tried in (habits, kernels, mishaps, places):
+        for tried in (habits, kernels, rows, mishaps, places):
             for name, step in tried(bench):
                 beat(name)
                 step()
@@ -62,16 +64,20 @@ def check_launches(
 
 
 def _drawn(bench: Bench, examples: int, number: int) -> None:
-    run_state_machine_as_test(
-        seed(number)(machine(bench)),
-        settings=settings(
-            max_examples=examples,
-            stateful_step_count=_STEPS,
-            deadline=None,
-            database=None,
-            phases=[Phase.generate, Phase.shrink],
-            report_multiple_bugs=False,
-            suppress_health_check=list(HealthCheck),
-            verbosity=Verbosity.quiet,
-        ),
-    )
+    calls = machine(bench)
+    try:
+        run_state_machine_as_test(
+            seed(number)(calls),
+            settings=settings(
+                max_examples=examples,
+                stateful_step_count=_STEPS,
+                deadline=None,
+                database=None,
+                phases=[Phase.generate, Phase.shrink],
+                report_multiple_bugs=False,
+                suppress_health_check=list(HealthCheck),
+                verbosity=Verbosity.quiet,
+            ),
+        )
+    except Flaky as error:
+        raise Wrong(f"once, and not when repeated: {calls.raised}") from error

@@ -75,8 +75,8 @@ def _remembers(bench: Bench) -> None:
             _decides(bench, both * 4, 2 * len(both))
 
 
-def _decides(bench: Bench, calls: list[Facts], times: int) -> None:
-    """Raise `Wrong` unless right calls are decided so many times."""
+def counting(bench: Bench) -> tuple[Callable[..., Any], list[str]]:
+    """A launcher that remembers nothing yet, and a list that grows as it decides."""
     decided: list[str] = []
 
     @wraps(bench.plain)
@@ -84,8 +84,13 @@ def _decides(bench: Bench, calls: list[Facts], times: int) -> None:
         decided.append("once")
         return bench.plain(*inputs, **named)
 
+    return bench.remembered(launcher), decided
+
+
+def _decides(bench: Bench, calls: list[Facts], times: int) -> None:
+    """Raise `Wrong` unless right calls are decided so many times."""
     bench.renew()
-    deciding, alive = bench.remembered(launcher), []
+    (deciding, decided), alive = counting(bench), []
     for facts in calls:
         alive.append(bench.call(facts))
         if bench.perform(deciding, facts, alive[-1]).refused:
@@ -114,7 +119,7 @@ def _bounded(bench: Bench) -> None:
         alive = [(facts, bench.call(facts)) for facts in others + usual]
         for facts, call in alive:
             bench.check(facts, call, [])
-            largest = max(map(len, _tables(bench.launcher)), default=0)
+            largest = max(map(len, _tables(bench)), default=0)
             if largest > _MOST:
                 raise Wrong(f"{largest} signatures or addresses are kept, not {_MOST}")
     finally:
@@ -122,9 +127,10 @@ def _bounded(bench: Bench) -> None:
             setattr(module, name, value)
 
 
-def _tables(root: Any) -> Iterator[dict[Any, Any]]:
-    """Every dict that a function reaches through closures, dicts and sequences."""
-    waiting, seen = [root], set[int]()
+def _tables(bench: Bench) -> Iterator[dict[Any, Any]]:
+    """Every dict that a launcher reaches: closures, dicts, sequences, its objects."""
+    waiting, seen = [bench.launcher], set[int]()
+    ours = [one.__name__ for one in bench.shared]
     while waiting:
         one = waiting.pop()
         if id(one) in seen:
@@ -137,6 +143,8 @@ def _tables(root: Any) -> Iterator[dict[Any, Any]]:
             waiting += dict.values(one)  # some have another attribute of that name
         elif isinstance(one, (list, tuple)):
             waiting += one
+        elif type(one).__module__ in ours:
+            waiting += vars(one).values()
 
 
 def _lets_go(bench: Bench) -> None:
@@ -148,10 +156,11 @@ def _lets_go(bench: Bench) -> None:
         made = bench.perform(bench.launcher, facts, call)
         if made.refused:
             raise Wrong(f"raises {made.told}")
-        results = several(made.returned)
+        plain = bench.perform(bench.plain, facts, call)
+        results = [*several(made.returned), *several(plain.returned)]
         places += [weakref.ref(one) for one in (*call.tensors, *results)]
     bench.driver.launches.clear()
-    del call, made, results
+    del call, made, plain, results
     if any(place() is not None for place in places):
         gc.collect()
     if any(place() is not None for place in places):
@@ -161,6 +170,7 @@ def _lets_go(bench: Bench) -> None:
 def _twice(bench: Bench) -> None:
     """A call that launches twice is not remembered as one launch."""
 
+    @wraps(bench.plain)
     def launcher(*inputs: Any, out: Any = None) -> Any:
         bench.plain(*inputs, out=out)
         return bench.plain(*inputs, out=out)
@@ -178,6 +188,7 @@ def _twice(bench: Bench) -> None:
 def _copies(bench: Bench) -> None:
     """A launch of other tensors than those that were passed is not remembered."""
 
+    @wraps(bench.plain)
     def launcher(first: Any, *inputs: Any, out: Any = None) -> Any:
         return bench.plain(torch.empty_like(first), *inputs, out=out)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from itertools import pairwise
 from types import ModuleType
 from typing import Any, ClassVar
@@ -90,11 +90,26 @@ def changed(facts: Facts, change: Change) -> Facts:
 _CHANGE = strategies.runner().flatmap(lambda one: one.changes)
 
 
+def _kept(step: Callable[..., None]) -> Callable[..., None]:
+    """Keep what a step raises: Hypothesis keeps nothing of what fails but once."""
+
+    @wraps(step)
+    def keeping(calls: "Calls", **drawn: Any) -> None:
+        try:
+            step(calls, **drawn)
+        except Exception as error:
+            Calls.raised = error
+            raise
+
+    return keeping
+
+
 class Calls(RuleBasedStateMachine):
     """Calls a process's one launcher, that of `bench`; whatever is wrong raises."""
 
     bench: ClassVar[Any]
     changes: ClassVar[strategies.SearchStrategy[Change]]
+    raised: ClassVar[Exception | None] = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,6 +126,7 @@ class Calls(RuleBasedStateMachine):
         self.bench.renew(scratch, anew)
 
     @rule(change=_CHANGE)
+    @_kept
     def otherwise(self, change: Change) -> None:
         """One thing changes."""
         self.facts = changed(self.facts, change)
@@ -118,6 +134,7 @@ class Calls(RuleBasedStateMachine):
         self.again()
 
     @rule()
+    @_kept
     def again(self) -> None:
         """The same call with the same tensors."""
         if self.call is None:
@@ -127,6 +144,7 @@ class Calls(RuleBasedStateMachine):
             self.alive = [*self.alive, *several(made.returned)][-_MOST_ALIVE:]
 
     @rule()
+    @_kept
     def elsewhere(self) -> None:
         """The same call with other tensors, at other addresses."""
         if self.call is not None:
@@ -135,6 +153,7 @@ class Calls(RuleBasedStateMachine):
         self.again()
 
     @rule(change=_CHANGE, turns=strategies.lists(strategies.booleans(), max_size=12))
+    @_kept
     def beside(self, change: Change, turns: list[bool]) -> None:
         """Two threads call at once, the second with one thing otherwise."""
         both = [self.facts, changed(self.facts, change)]
@@ -155,7 +174,7 @@ def machine(bench: Bench | RealBench) -> type[Calls]:
 
     There is one, since Hypothesis keeps every class of machines for good.
     """
-    Calls.bench, Calls.changes = bench, changes(bench.plan)
+    Calls.bench, Calls.changes, Calls.raised = bench, changes(bench.plan), None
     return Calls
 
 

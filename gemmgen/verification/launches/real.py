@@ -57,12 +57,13 @@ class RealBench:
 
     def __post_init__(self) -> None:
         self.driver = SimpleNamespace(gpus=_Memory(), point=lambda name: None)
-        self.plain = getattr(self.module, self.plan.name).__wrapped__
+        launcher = getattr(self.module, self.plan.name)
+        self.plain, self.by_row = launcher.__wrapped__, launcher.by_row
         self.renew()
 
     def renew(self, scratch: tuple[int, int] = (0, 0), anew: bool = True) -> None:
         """Forget all calls."""
-        self.launcher = self.module.remembered(self.plain)
+        self.launcher = self.module.remembered(*self.by_row)(self.plain)
 
     def limited(self, choices: dict[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
         """What is tried of all that a call can be."""

@@ -1,0 +1,150 @@
+"""That a call of other rows, which a launcher need not decide, is as it would be."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import torch
+
+from gemmgen.operations import OPERATIONS
+from gemmgen.verification.examples import Wrong
+from gemmgen.verification.launches.bench import Bench
+from gemmgen.verification.launches.calls import Facts
+from gemmgen.verification.launches.habits import counting, direct
+
+_FEW = ((64,), (80,), (72,), (7,), (300,), (2,))
+_MANY = ((1000,), (4096,), (16384,), (5,), (128,))
+"""With these K also comes in other numbers of parts."""
+_LEADING = ((8, 8), (3, 5, 7), (2, 1))
+_KINDS, _MORE_KINDS = 2, 3
+"""Of numbers that Triton compiles kernels for: multiples of 16, others; of parts, 1."""
+
+
+def rows(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Everything that is tried, by name; nothing where rows of A are no rows."""
+    if bench.plan.a.transposed or not direct(bench):
+        return
+    for one in (_relates, _chooses, _stays_right, _tells_gaps, _tells_far, _refuses):
+        yield str(one.__doc__), partial(one, bench)
+
+
+def _relates(bench: Bench) -> None:
+    """Calls that differ in rows alone are decided once a tile and kind of parts."""
+    leading = _LEADING if OPERATIONS[bench.plan.op].leading else ()
+    bench.renew()
+    for sizes in (*_FEW, *leading):
+        _right(bench, bench.launcher, replace(bench.usual, rows=sizes, n=0))
+    for tile in {one.schedule: one for one in bench.module.TILES}.values():
+        bench.renew()
+        with bench.only(tile):
+            launcher, decided = counting(bench)
+            for sizes in (*_FEW, *leading, *_MANY):
+                _right(bench, launcher, replace(bench.usual, rows=sizes))
+        most = _MORE_KINDS if tile.split_k < 0 else _KINDS
+        if not 1 <= len(decided) <= most:
+            raise Wrong(f"{len(decided)} calls of other rows decide {tile.schedule}")
+
+
+def _chooses(bench: Bench) -> None:
+    """Each number of rows has the tile that it would have afresh."""
+    ends = {min(int(one.M), 2**20) for one in bench.module.TILES if one.M < 2**31}
+    bench.renew()
+    for n, k in ((64, 4096), (4096, 4096)):
+        usual = replace(bench.usual, n=n, k=k)
+        for _ in range(2):
+            for count in sorted({1, 2, 16, 4000, 2**20, *ends} | {e + 1 for e in ends}):
+                _right(bench, bench.launcher, replace(usual, rows=(count,)))
+
+
+def _stays_right(bench: Bench) -> None:
+    """Other rows come with another stream, device, graph or hook, or none."""
+    bench.renew()
+    changes: list[dict[str, Any]] = [
+        {}, {"stream": 11}, {"current": 1}, {"captured": True}, {"device": 1}, {},
+    ]  # fmt: skip
+    for place, change in enumerate(changes):
+        for sizes in ((64 + 8 * place,), (256 + 8 * place,)):
+            facts = replace(bench.usual, rows=sizes, **change)
+            _right(bench, bench.launcher, facts)
+    for hook in ("enter", "exit"):
+        bench.renew()
+        for sizes in _FEW[:3]:
+            _right(bench, bench.launcher, replace(bench.usual, rows=sizes))
+            facts = replace(bench.usual, rows=(sizes[0] + 8,), hooked=hook)
+            _right(bench, bench.launcher, facts)
+
+
+def _tells_gaps(bench: Bench) -> None:
+    """Leading axes that do not follow each other without gaps are no rows."""
+    if not OPERATIONS[bench.plan.op].leading:
+        return
+    name = bench.plan.a.name
+    for k, shape, strides in (
+        (16, (2, 3, 16), (3 * 16 + 8, 16, 1)),
+        (16, (2, 3, 16), (16, 2 * 16, 1)),
+        (1, (2, 3, 1), (3, 1, 5)),
+    ):
+        bench.renew()
+        facts = replace(bench.usual, rows=(2, 3), k=k)
+        for _ in range(2):
+            _right(bench, bench.launcher, facts)
+            _right(bench, bench.launcher, replace(facts, rows=(6,)))
+            _right(bench, bench.launcher, facts, {name: (shape, strides)})
+
+
+def _tells_far(bench: Bench) -> None:
+    """Offsets that grow with the rows take 32 bits up to the last that does."""
+    plan = bench.plan
+    matrices = [plan.a.name, *(one.name for one in plan.operands if one.is_matrix)]
+    usual = replace(bench.usual, n=16, k=16)
+    for name in matrices:
+        for step in (2**30 - 8, 2**30 - 7, 0):
+            bench.renew()
+            for count in (2, 3, 4, 2, 3):
+                views = {name: ((count, 16), (step, 1))}
+                _right(bench, bench.launcher, replace(usual, rows=(count,)), views)
+    for n, k, counts in (
+        (2**30, 16, (2, 3, 2)),
+        (2**30 + 1, 16, (2, 3, 2)),
+        (1, 1, (2, 2**31 - 1, 2**31)),
+    ):
+        bench.renew()
+        for count in counts:
+            facts = replace(bench.usual, rows=(count,), n=n, k=k)
+            _right(bench, bench.launcher, facts)
+
+
+def _refuses(bench: Bench) -> None:
+    """What is wrong with a call is said, whatever is known of others."""
+    bench.renew()
+    for sizes in _FEW[:2]:
+        _right(bench, bench.launcher, replace(bench.usual, rows=sizes))
+    for one in bench.plan.operands:
+        if "m" in one.axes:
+            facts = replace(bench.usual, rows=(96,))
+            shape = (97, facts.n) if one.is_matrix else (97,)
+            views = {one.name: (shape, (facts.n, 1)[-len(shape) :])}
+            if not _right(bench, bench.launcher, facts, views):
+                raise Wrong(f"{one.name} of other rows is not refused")
+
+
+View = tuple[Sequence[int], Sequence[int]]
+
+
+def _right(
+    bench: Bench, launcher: Any, facts: Facts, views: Mapping[str, View] | None = None
+) -> bool:
+    """Raise `Wrong` for a call that is not as afresh; whether it is refused.
+
+    Inputs may be others, of the same type and of some shape and strides.
+    """
+    call = bench.call(facts)
+    for name, (shape, strides) in (views or {}).items():
+        last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        like: torch.Tensor = call.inputs[name]
+        whole = bench.driver.gpus.empty((last + 1,), (1,), like.dtype, facts.device)
+        call.inputs[name] = whole.as_strided(shape, strides)
+    made = bench.perform(launcher, facts, call)
+    bench.judge(facts, call, made, [])
+    return made.refused
