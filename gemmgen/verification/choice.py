@@ -37,6 +37,8 @@ _MOST_ELEMENTS = 2**38
 """Of a matrix: more fits no GPU."""
 _DRAWN = 30
 """Sizes that are drawn for each GPU, beside those at the bounds of rows."""
+_WAVES, _MOST_WAVES = 4, 4
+"""Sizes that are drawn for each row which asks for full waves, and of how many."""
 _WHOLE, _ODD, _PADDED = "whole", "odd", "padded"
 _ROWS = (_WHOLE, _WHOLE, _ODD, _PADDED)
 """One after the other, an element apart, from a multiple of 16 elements to the next."""
@@ -90,12 +92,28 @@ def _sizes(table: Any, draw: random.Random) -> Iterator[Sizes]:
                 beyond = list(corner)
                 beyond[axis] += 1
                 yield _whole(beyond, draw)
+        if row.waves:
+            yield from _few_waves(row, draw)
     for _ in range(_DRAWN):
         yield _whole([_drawn(draw, _MOST) for _ in range(3)], draw)
     for _ in range(_DRAWN // 3):  # rows of an odd multiple of 8 bytes among them
         yield _whole([4 * _drawn(draw, 2**20) for _ in range(3)], draw)
     for axis in range(3):
         yield _whole([0 if i == axis else _drawn(draw, _MOST) for i in range(3)], draw)
+
+
+def _few_waves(row: Any, draw: random.Random) -> Iterator[Sizes]:
+    """Sizes of so few tiles that the last wave may well be too empty for a row."""
+    for _ in range(_WAVES):
+        tiles = int(2 ** draw.uniform(0, math.log2(_MOST_WAVES * max(_SMS))))
+        high = draw.randint(1, tiles)
+        found = (
+            row.m * high,
+            row.n * math.ceil(tiles / high),
+            16 * draw.randint(1, 512),
+        )
+        bounds = zip(found, row[2:5], strict=True)
+        yield _whole([int(min(size, most)) for size, most in bounds], draw)
 
 
 def _drawn(draw: random.Random, most: int) -> int:

@@ -25,6 +25,8 @@ _MENDED = "the verifier's interpreter is mended, and multiplies bf16"
 _INFERENCE = "torch 2.13 passes over tensors of inference mode, older ones refuse them"
 _EMPTY = "what is empty has the address 0, from which everything is apart"
 _MORE_ROOM = "there is more room than is needed"
+_DICT = "a dict is made without it"
+_NOT_ALIKE = "with `out` its own shape stays in the key, so that no other call is alike"
 _NOT_YET = "Triton 3.6 launches and rounds in the one way that is left"
 
 
@@ -55,13 +57,8 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         ),
     ),
     "_table.py": (
-        _Same("condition dropped", "tile.waves and", _SLOWER, "if not tile.fills"),
-        _Same(
-            "condition dropped",
-            "matrix.shape[0] == 1",
-            "a single row whose step is short is served by another tile",
-            "and (rows >= matrix.shape[1]) and",
-        ),
+        _Same("condition dropped", "M <= tile.M", _SLOWER, "tile.M and tile.fills("),
+        _Same("always taken", "if name not in able:", _SLOWER),
         _Same("always taken", "if key not in RUNNING:", _ANEW),
         _Same("bound moved by one", "tiles >= self.waves", _EITHER),
         _Same("bound moved by one", "needed <= room", _EITHER),
@@ -137,6 +134,9 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("bound moved by one", "found[1].numel() < tiles", _ANEW),
     ),
     "_packed.py": (
+        _Same("statement dropped", "super().__init__()", _DICT),
+        _Same("statement dropped", "self[address] = made", _SLOWER),
+        _Same("always taken", "MOST_MAPS", _ANEW),
         _Same("part of a key dropped", "one.matrix.dtype", _ONE_DTYPE),
         _Same("statement dropped", "one.matrix.dtype", _ONE_DTYPE),
         _Same(
@@ -156,19 +156,18 @@ _SAME: dict[str, tuple[_Same, ...]] = {
     ),
     "_replay.py": (
         _Same("always taken", "MOST_ARGUMENTS", _ANEW),
-        _Same("statement dropped", "super().__init__()", "a dict is made without it"),
+        _Same("statement dropped", "super().__init__()", _DICT),
+    ),
+    "_families.py": (
+        _Same("argument by name dropped", "torch.empty_strided(", _OTHER_ENTRY),
+        _Same("bound moved by one", "launch.sizes[0] > self.most", _SLOWER),
+        _Same("bound moved by one", "self.most < M", _SLOWER),
     ),
     "_remember.py": (
+        _Same("always taken", "if out is None:", _NOT_ALIKE),
         _Same("argument by name dropped", "bound=Callable", _TYPES),
         _Same(
             "argument by name dropped", "**named", "it raises for the other arguments"
-        ),
-        _Same("argument by name dropped", "torch.empty_strided(", _OTHER_ENTRY),
-        _Same(
-            "condition dropped",
-            "harmless(repeat.overlaps",
-            "without `out` there are no overlaps",
-            "if not harmless(",
         ),
         _Same(
             "always taken",

@@ -3,10 +3,12 @@
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial, wraps
 from types import FunctionType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import triton
@@ -102,32 +104,36 @@ def _decides(bench: Bench, calls: list[Facts], times: int) -> None:
 def _bounded(bench: Bench) -> None:
     """What is remembered is bounded, of signatures and of addresses."""
     bench.renew()
+    with few_kept(bench) as most:
+        others = [replace(bench.usual, k=16 * k) for k in range(2 * most + 1)]
+        usual = [bench.usual] * (2 * most + 1)
+        alive = [(facts, bench.call(facts)) for facts in others + usual]
+        for facts, call in alive:
+            bench.check(facts, call, [])
+            largest = max(map(len, tables(bench)), default=0)
+            if largest > most:
+                raise Wrong(f"{largest} signatures or addresses are kept, not {most}")
+
+
+@contextmanager
+def few_kept(bench: Bench) -> Iterator[int]:
+    """With small limits of what is remembered: of how many."""
     limits = [
-        (module, name)
+        (module, name, value)
         for module in bench.shared
         for name, value in vars(module).items()
         if name.startswith("MOST_") and isinstance(value, int)
     ]
-    before = [getattr(module, name) for module, name in limits]
+    before = [value for *_, value in limits]
     if not limits or max(before) > _LARGEST:
         raise Wrong(f"what is remembered is not bounded: {before}")
-    for module, name in limits:
-        setattr(module, name, _MOST)
-    try:
-        others = [replace(bench.usual, k=16 * k) for k in range(2 * _MOST + 1)]
-        usual = [bench.usual] * (2 * _MOST + 1)
-        alive = [(facts, bench.call(facts)) for facts in others + usual]
-        for facts, call in alive:
-            bench.check(facts, call, [])
-            largest = max(map(len, _tables(bench)), default=0)
-            if largest > _MOST:
-                raise Wrong(f"{largest} signatures or addresses are kept, not {_MOST}")
-    finally:
-        for (module, name), value in zip(limits, before, strict=True):
-            setattr(module, name, value)
+    with ExitStack() as stack:
+        for module, name, _ in limits:
+            stack.enter_context(patch.object(module, name, _MOST))
+        yield _MOST
 
 
-def _tables(bench: Bench) -> Iterator[dict[Any, Any]]:
+def tables(bench: Bench) -> Iterator[dict[Any, Any]]:
     """Every dict that a launcher reaches: closures, dicts, sequences, its objects."""
     waiting, seen = [bench.launcher], set[int]()
     ours = [one.__name__ for one in bench.shared]
@@ -180,9 +186,12 @@ def _twice(bench: Bench) -> None:
         facts = replace(bench.usual, out=out)
         call, both = bench.call(facts), bench.remembered(launcher)
         for _ in range(3):
-            count = len(bench.perform(both, facts, call).launches)
-            if count != 2:
-                raise Wrong(f"of two launches of one call {count} are repeated")
+            made = bench.perform(both, facts, call)
+            if made.refused or len(made.launches) != 2:
+                raise Wrong(
+                    f"of two launches of one call {len(made.launches)} are repeated, "
+                    f"and it comes to {made.told}"
+                )
 
 
 def _copies(bench: Bench) -> None:
@@ -198,6 +207,8 @@ def _copies(bench: Bench) -> None:
     address = call.inputs[name].data_ptr()
     for _ in range(3):
         made = bench.perform(copying, facts, call)
+        if made.refused:
+            raise Wrong(f"a launch of other tensors {made.told}")
         passed = made.launches[0].arguments[0]
         if address in (passed, getattr(passed, "address", None)):
             raise Wrong("a launch is repeated with what its launcher had copied")

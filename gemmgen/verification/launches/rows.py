@@ -11,7 +11,7 @@ from gemmgen.operations import OPERATIONS
 from gemmgen.verification.examples import Wrong
 from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.launches.calls import Facts
-from gemmgen.verification.launches.habits import counting, direct
+from gemmgen.verification.launches.habits import counting, direct, few_kept, tables
 
 _FEW = ((64,), (80,), (72,), (7,), (300,), (2,))
 _MANY = ((1000,), (4096,), (16384,), (5,), (128,))
@@ -25,7 +25,16 @@ def rows(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     """Everything that is tried, by name; nothing where rows of A are no rows."""
     if bench.plan.a.transposed or not direct(bench):
         return
-    for one in (_relates, _chooses, _stays_right, _tells_gaps, _tells_far, _refuses):
+    for one in (
+        _relates,
+        _chooses,
+        _stays_right,
+        _tells_gaps,
+        _tells_one,
+        _tells_far,
+        _refuses,
+        _keeps_few,
+    ):
         yield str(one.__doc__), partial(one, bench)
 
 
@@ -39,11 +48,21 @@ def _relates(bench: Bench) -> None:
         bench.renew()
         with bench.only(tile):
             launcher, decided = counting(bench)
-            for sizes in (*_FEW, *leading, *_MANY):
+            most = _MORE_KINDS if tile.split_k < 0 else _KINDS
+            for view in ("contiguous", "padded"):
+                usual = replace(bench.usual, views={bench.plan.a.name: view})
+                few = len(decided)
+                for sizes in (*_FEW, *_MANY):
+                    _right(bench, launcher, replace(usual, rows=sizes))
+                if not 1 <= len(decided) - few <= most:
+                    raise Wrong(
+                        f"calls of other rows decide {len(decided) - few} times"
+                    )
+            few = len(decided)
+            for sizes in leading:
                 _right(bench, launcher, replace(bench.usual, rows=sizes))
-        most = _MORE_KINDS if tile.split_k < 0 else _KINDS
-        if not 1 <= len(decided) <= most:
-            raise Wrong(f"{len(decided)} calls of other rows decide {tile.schedule}")
+            if len(decided) != few:
+                raise Wrong("calls of other leading sizes are decided anew")
 
 
 def _chooses(bench: Bench) -> None:
@@ -67,6 +86,14 @@ def _stays_right(bench: Bench) -> None:
         for sizes in ((64 + 8 * place,), (256 + 8 * place,)):
             facts = replace(bench.usual, rows=sizes, **change)
             _right(bench, bench.launcher, facts)
+    bench.renew()
+    for out, sizes in (
+        ("given", (64,)),
+        ("given", (80,)),
+        ("made", (1,)),
+        ("made", (0,)),
+    ):
+        _right(bench, bench.launcher, replace(bench.usual, rows=sizes, out=out))
     for hook in ("enter", "exit"):
         bench.renew()
         for sizes in _FEW[:3]:
@@ -93,6 +120,16 @@ def _tells_gaps(bench: Bench) -> None:
             _right(bench, bench.launcher, facts, {name: (shape, strides)})
 
 
+def _tells_one(bench: Bench) -> None:
+    """The step behind a single row is of no account, that of several is."""
+    usual = replace(bench.usual, n=64, k=64)
+    for step in (16, 3):
+        bench.renew()
+        for count in (1, 2, 1, 3, 2, 4):
+            views = {bench.plan.a.name: ((count, 64), (step, 1))}
+            _right(bench, bench.launcher, replace(usual, rows=(count,)), views)
+
+
 def _tells_far(bench: Bench) -> None:
     """Offsets that grow with the rows take 32 bits up to the last that does."""
     plan = bench.plan
@@ -100,17 +137,18 @@ def _tells_far(bench: Bench) -> None:
     usual = replace(bench.usual, n=16, k=16)
     for name in matrices:
         for step in (2**30 - 8, 2**30 - 7, 0):
-            bench.renew()
-            for count in (2, 3, 4, 2, 3):
-                views = {name: ((count, 16), (step, 1))}
-                _right(bench, bench.launcher, replace(usual, rows=(count,)), views)
-    for n, k, counts in (
+            for counts in ((2, 3, 4, 2, 3), (4, 2, 3)):
+                bench.renew()
+                for count in counts:
+                    views = {name: ((count, 16), (step, 1))}
+                    _right(bench, bench.launcher, replace(usual, rows=(count,)), views)
+    for n, k, few in (
         (2**30, 16, (2, 3, 2)),
         (2**30 + 1, 16, (2, 3, 2)),
         (1, 1, (2, 2**31 - 1, 2**31)),
     ):
         bench.renew()
-        for count in counts:
+        for count in few:
             facts = replace(bench.usual, rows=(count,), n=n, k=k)
             _right(bench, bench.launcher, facts)
 
@@ -127,6 +165,22 @@ def _refuses(bench: Bench) -> None:
             views = {one.name: (shape, (facts.n, 1)[-len(shape) :])}
             if not _right(bench, bench.launcher, facts, views):
                 raise Wrong(f"{one.name} of other rows is not refused")
+
+
+def _keeps_few(bench: Bench) -> None:
+    """Of the weights of many layers few addresses are kept."""
+    bench.renew()
+    usual, alive = replace(bench.usual, n=16, k=64), []
+    with few_kept(bench) as most:
+        for count in range(2, 2 * most + 4):
+            facts = replace(usual, rows=(count,))
+            alive.append(bench.call(facts))
+            bench.judge(
+                facts, alive[-1], bench.perform(bench.launcher, facts, alive[-1]), []
+            )
+            largest = max(map(len, tables(bench)), default=0)
+            if largest > most:
+                raise Wrong(f"{largest} addresses of weights are kept, not {most}")
 
 
 View = tuple[Sequence[int], Sequence[int]]
