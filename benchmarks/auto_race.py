@@ -18,7 +18,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from gemmgen import builder, shapes  # noqa: E402
 from gemmgen.benchmark.contest import Launcher, ours, results_of  # noqa: E402
 from gemmgen.benchmark.results import geometric_mean  # noqa: E402
 from gemmgen.measurement import (  # noqa: E402
@@ -29,9 +28,11 @@ from gemmgen.measurement import (  # noqa: E402
     problem,
     race,
 )
-from gemmgen.plan import Plan, load  # noqa: E402
-from gemmgen.shapes import Shape  # noqa: E402
-from gemmgen.verification import subject  # noqa: E402
+from gemmgen.output import builder  # noqa: E402
+from gemmgen.select.plan import Plan, load  # noqa: E402
+from gemmgen.spec import shapes  # noqa: E402
+from gemmgen.spec.shapes import Shape  # noqa: E402
+from gemmgen.verification.example import subject  # noqa: E402
 
 SPEC = ROOT / "spec.yaml"
 SUITE = ROOT / "benchmarks" / "suite.yaml"

@@ -59,7 +59,7 @@ def gemmgen(*arguments: str, folder: Path) -> tuple[float, str]:
     """Seconds that a command took, and what it printed."""
     start = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "gemmgen.cli", *arguments],
+        [sys.executable, "-m", "gemmgen.cli.main", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=True,

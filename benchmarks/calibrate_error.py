@@ -30,15 +30,19 @@ from torch import Tensor
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from gemmgen import render  # noqa: E402
-from gemmgen.folder import SHARED  # noqa: E402
-from gemmgen.plan import Plan, load  # noqa: E402
-from gemmgen.schedules import FALLBACK  # noqa: E402
-from gemmgen.verification import subject  # noqa: E402
-from gemmgen.verification.comparison import Block, Verdict, judged  # noqa: E402
-from gemmgen.verification.data import KINDS, Source  # noqa: E402
-from gemmgen.verification.mutants import mutants  # noqa: E402
-from gemmgen.verification.reference import Inputs, rounded, torch_dtype  # noqa: E402
+from gemmgen.output.folder import SHARED  # noqa: E402
+from gemmgen.render import render  # noqa: E402
+from gemmgen.select.plan import Plan, load  # noqa: E402
+from gemmgen.tables.schedules import FALLBACK  # noqa: E402
+from gemmgen.verification.cases.data import KINDS, Source  # noqa: E402
+from gemmgen.verification.example import subject  # noqa: E402
+from gemmgen.verification.mutate.mutants import mutants  # noqa: E402
+from gemmgen.verification.oracle.comparison import Block, Verdict, judged  # noqa: E402
+from gemmgen.verification.oracle.reference import (  # noqa: E402
+    Inputs,
+    rounded,
+    torch_dtype,
+)
 
 PATHS = {
     "fp16": "gemm_nn_fp16",

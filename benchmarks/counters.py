@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from gemmgen.block_cost import SECTOR  # noqa: E402
+from gemmgen.cost.mainloop import SECTOR  # noqa: E402
 
 CASES = (
     ("linear_bf16", 1000, 3000, 2000),
@@ -51,9 +51,9 @@ def play() -> None:
 
     from gemmgen.benchmark.peers import returning
     from gemmgen.measurement import problem
-    from gemmgen.plan import load
-    from gemmgen.shapes import Shape
-    from gemmgen.verification import subject
+    from gemmgen.select.plan import load
+    from gemmgen.spec.shapes import Shape
+    from gemmgen.verification.example import subject
 
     plans = {plan.name: plan for plan in load(ROOT / "spec.yaml")}
     for name, *sizes in CASES:

@@ -21,12 +21,13 @@ sys.path.insert(0, str(ROOT))
 
 import triton  # noqa: E402
 
-from gemmgen import shapes  # noqa: E402
-from gemmgen.model import Tile, shared_memory  # noqa: E402
-from gemmgen.plan import Plan, load  # noqa: E402
-from gemmgen.targets import TARGETS  # noqa: E402
+from gemmgen.cost.resources import shared_memory  # noqa: E402
+from gemmgen.cost.tile import Tile  # noqa: E402
+from gemmgen.hardware.targets import TARGETS  # noqa: E402
+from gemmgen.select.plan import Plan, load  # noqa: E402
+from gemmgen.spec import shapes  # noqa: E402
 from gemmgen.tuning.candidates import candidates  # noqa: E402
-from gemmgen.verification.aligned import (  # noqa: E402
+from gemmgen.verification.example.aligned import (  # noqa: E402
     compile_aligned,
     compiles_here,
     jit_function,

@@ -30,18 +30,21 @@ sys.path.insert(0, str(ROOT))
 
 import triton  # noqa: E402
 
-from gemmgen import render  # noqa: E402
-from gemmgen.folder import SHARED  # noqa: E402
-from gemmgen.functions import OPS  # noqa: E402
-from gemmgen.layouts import LAYOUTS  # noqa: E402
-from gemmgen.plan import Plan, plans  # noqa: E402
-from gemmgen.spec import parse  # noqa: E402
-from gemmgen.targets import TARGETS  # noqa: E402
-from gemmgen.tile_text import parsed, spelled  # noqa: E402
-from gemmgen.verification import subject  # noqa: E402
-from gemmgen.verification.aligned import compile_aligned, jit_function  # noqa: E402
-from gemmgen.verification.machine_code import dump, usage  # noqa: E402
-from gemmgen.verification.machine_loops import Spills, spills  # noqa: E402
+from gemmgen.hardware.targets import TARGETS  # noqa: E402
+from gemmgen.output.folder import SHARED  # noqa: E402
+from gemmgen.render import render  # noqa: E402
+from gemmgen.select.plan import Plan, plans  # noqa: E402
+from gemmgen.select.tile_text import parsed, spelled  # noqa: E402
+from gemmgen.spec.parse import parse  # noqa: E402
+from gemmgen.tables.functions import OPS  # noqa: E402
+from gemmgen.tables.layouts import LAYOUTS  # noqa: E402
+from gemmgen.verification.example import subject  # noqa: E402
+from gemmgen.verification.example.aligned import (  # noqa: E402
+    compile_aligned,
+    jit_function,
+)
+from gemmgen.verification.machine.machine_code import dump, usage  # noqa: E402
+from gemmgen.verification.machine.machine_loops import Spills, spills  # noqa: E402
 
 KINDS = {
     "bf16": "dtype: bf16",

@@ -108,9 +108,9 @@ class Server:
         """Make the inputs and judge a call; what is wrong with it, if anything."""
         from gemmgen.benchmark.contest import ours, results_of
         from gemmgen.measurement import Gpu, judge, problem
-        from gemmgen.plan import load
-        from gemmgen.shapes import Shape
-        from gemmgen.verification import subject
+        from gemmgen.select.plan import load
+        from gemmgen.spec.shapes import Shape
+        from gemmgen.verification.example import subject
 
         plan = next(one for one in load(SPEC) if one.name == kernel)
         given = problem(plan, Shape(*map(int, shape.split("x"))))
@@ -136,9 +136,9 @@ class Server:
         import torch.nn.functional as functional
 
         from gemmgen.measurement import cpu_time, problem
-        from gemmgen.plan import load
-        from gemmgen.shapes import Shape
-        from gemmgen.verification import subject
+        from gemmgen.select.plan import load
+        from gemmgen.spec.shapes import Shape
+        from gemmgen.verification.example import subject
 
         plan = next(one for one in load(SPEC) if one.name == kernel)
         launcher = subject.launcher_in(ROOT / "generated", plan)
@@ -165,7 +165,7 @@ class Server:
     def _unseen(launcher: Any, plan: Any) -> Any:
         """A call with another number of rows each time, of more than are remembered."""
         from gemmgen.measurement import problem
-        from gemmgen.shapes import Shape
+        from gemmgen.spec.shapes import Shape
 
         most = 2500
         whole = problem(plan, Shape(most, 16, 16))

@@ -32,7 +32,7 @@ def verified(name: str) -> tuple[float, dict]:
     with tempfile.TemporaryDirectory() as cache:
         started = time.monotonic()
         done = subprocess.run(
-            [sys.executable, "-m", "gemmgen.cli", *command.split(), name],
+            [sys.executable, "-m", "gemmgen.cli.main", *command.split(), name],
             cwd=ROOT,
             env={**os.environ, "TRITON_CACHE_DIR": cache},
             stdout=subprocess.PIPE,
@@ -55,7 +55,8 @@ def main() -> None:
     parser.add_argument("--report", type=Path)
     parser.add_argument("kernels", nargs="*", default=KERNELS)
     options = parser.parse_args()
-    imports = "import gemmgen.api, gemmgen.cli, gemmgen.verification.properties"
+    used = ("api", "cli.main", "verification.run.properties")
+    imports = ";".join(f"import gemmgen.{name}" for name in used)
     subprocess.run([sys.executable, "-c", imports], check=True)
     made = [(name, *verified(name)) for name in options.kernels]
     facts = {**made[0][2]["environment"], "cores": str(len(os.sched_getaffinity(0)))}

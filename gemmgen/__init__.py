@@ -8,6 +8,9 @@ TYPE_CHECKING = False  # a type checker knows better; `typing` takes long to imp
 
 if TYPE_CHECKING:
     from gemmgen.api import (
+        EnvironmentMissing,
+        SpecErrors,
+        UsageError,
         bench,
         build,
         calibrate,
@@ -23,9 +26,12 @@ if TYPE_CHECKING:
         tune,
         verify,
     )
-    from gemmgen.generator import VERSION as __version__
+    from gemmgen.base.version import VERSION as __version__
 
 __all__ = [
+    "EnvironmentMissing",
+    "SpecErrors",
+    "UsageError",
     "__version__",
     "bench",
     "build",
@@ -49,7 +55,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'gemmgen' has no attribute {name!r}")
     if name == "__version__":
-        from gemmgen.generator import VERSION
+        from gemmgen.base.version import VERSION
 
         return VERSION
     from gemmgen import api

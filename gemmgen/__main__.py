@@ -6,9 +6,9 @@ import sys
 def main() -> int:
     """Run one command and return its exit code."""
     try:
-        from gemmgen import cli
+        from gemmgen.cli.main import main as command
 
-        return cli.main()
+        return command()
     except KeyboardInterrupt:
         print("gemmgen: interrupted", file=sys.stderr)
         return 130

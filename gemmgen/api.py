@@ -10,30 +10,33 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gemmgen import builder
-from gemmgen.builder import Report, build, check, outputs
-from gemmgen.disk import blamed
-from gemmgen.errors import (
+from gemmgen.base.errors import (
     EnvironmentMissing,
     SpecErrors,
     UsageError,
     nearest,
     quoted,
 )
-from gemmgen.meanings import NameTaken
-from gemmgen.plan import Plan, load
-from gemmgen.shapes import Shape
-from gemmgen.tuning_file import beside, read
+from gemmgen.base.files import blamed
+from gemmgen.output import builder
+from gemmgen.output.builder import Report, build, check, outputs
+from gemmgen.render.meanings import NameTaken
+from gemmgen.select.plan import Plan, load
+from gemmgen.select.tuning_file import beside, read
+from gemmgen.spec.shapes import Shape
 
 if TYPE_CHECKING:
     from gemmgen.benchmark.results import Benchmark
     from gemmgen.explanation import Argument
     from gemmgen.tuning.calibration import Fit
-    from gemmgen.verification.explanation import Explanation
+    from gemmgen.verification.oracle.error_budget import Explanation
     from gemmgen.verification.report import Verification
 
 __all__ = [
+    "EnvironmentMissing",
     "Report",
+    "SpecErrors",
+    "UsageError",
     "bench",
     "build",
     "calibrate",
@@ -63,10 +66,10 @@ def stage(spec: Path, name: str, which: str) -> str | dict[str, Any]:
     if which == "plan":
         return asdict(plan)
     if which == "spec":
-        from gemmgen.description import Description
+        from gemmgen.render.docs import Description
 
         return "\n".join(Description(plan).entry) + "\n"
-    from gemmgen import render
+    from gemmgen.render import render
 
     try:
         return render.module(plan, builder.source_name(spec))
@@ -83,7 +86,7 @@ def source(spec: Path, name: str) -> str:
 
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a spec file, for editors."""
-    from gemmgen import schema
+    from gemmgen.spec import schema
 
     return schema.json_schema()
 
@@ -247,13 +250,13 @@ def explain_error(
     With a shape (M, N, K) also the size of the bound for normal data, for which it
     raises `EnvironmentMissing` without torch.
     """
-    from gemmgen.verification.explanation import explain
+    from gemmgen.verification.oracle.error_budget import explain
 
     explanation = explain(plan := _named(spec, name))
     if shape is None:
         return explanation
     _need("explain --shape", "torch", "hypothesis")
-    from gemmgen.verification import sizes
+    from gemmgen.verification.example import sizes
 
     return explanation.sized(sizes.described(*shape), sizes.sizes(plan, *shape))
 

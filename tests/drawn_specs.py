@@ -8,14 +8,14 @@ from pathlib import Path
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from gemmgen.dtypes import DTYPES
-from gemmgen.epilogue import AXES
-from gemmgen.functions import OPS
-from gemmgen.gpus import NAMES
-from gemmgen.layouts import LAYOUTS
-from gemmgen.operations import OPERATIONS
-from gemmgen.reserved import OF_TRITON
-from gemmgen.schema import File, Settings
+from gemmgen.epilogue.checked import AXES
+from gemmgen.gate.reserved import OF_TRITON
+from gemmgen.hardware.gpus import NAMES
+from gemmgen.spec.schema import File, Settings
+from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.functions import OPS
+from gemmgen.tables.layouts import LAYOUTS
+from gemmgen.tables.operations import OPERATIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 _WRITTEN = [*(ROOT / "generated").glob("*.py"), *(ROOT / "templates").iterdir()]

@@ -13,19 +13,19 @@ from pathlib import Path
 
 import torch
 
-from gemmgen.plan import Plan, load
-from gemmgen.schedules import SPECIALIZED
-from gemmgen.verification import interpreter
-from gemmgen.verification.examples import run
+from gemmgen.select.plan import Plan, load
+from gemmgen.tables.schedules import SPECIALIZED
+from gemmgen.verification.basics.failure import Fault
+from gemmgen.verification.basics.profiles import PROFILES
+from gemmgen.verification.example.one_example import run
+from gemmgen.verification.example.pipelined import pipelined
+from gemmgen.verification.example.subject import launcher
+from gemmgen.verification.example.subject import load as load_module
 from gemmgen.verification.gluon import kernel
-from gemmgen.verification.mutants import mutants
-from gemmgen.verification.pipelined import pipelined
-from gemmgen.verification.profiles import PROFILES
-from gemmgen.verification.properties import run as run_properties
-from gemmgen.verification.subject import launcher
-from gemmgen.verification.subject import load as load_module
-from gemmgen.verification.trial import Trial
-from gemmgen.verification.trouble import Fault
+from gemmgen.verification.interpret import interpreter
+from gemmgen.verification.mutate.mutants import mutants
+from gemmgen.verification.run.properties import run as run_properties
+from gemmgen.verification.run.trial import Trial
 
 ROOT = Path(__file__).resolve().parent.parent
 CPU = torch.device("cpu")

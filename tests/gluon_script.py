@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from gemmgen.verification import interpreter
 from gemmgen.verification.gluon import kernel, policies
+from gemmgen.verification.interpret import interpreter
 from tests.gluon_faults import FAULTS, HARMLESS, KERNEL
 
 M, K, STAGES = 300, 88, 2

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import torch
 
-from gemmgen.plan import Plan, load
-from gemmgen.verification import examples, interpreter, subject
-from gemmgen.verification.cases import Case, numbers
+from gemmgen.select.plan import Plan, load
+from gemmgen.verification.cases.cases import Case, numbers
+from gemmgen.verification.example import one_example, subject
+from gemmgen.verification.interpret import interpreter
 
 CPU = torch.device("cpu")
 
@@ -27,7 +28,7 @@ def judge(folder: Path, plan: Plan) -> None:
     for variant in subject.variants(plan, module, CPU)[:3]:
         with variant.forced(module):
             launcher = subject.launcher(plan, module)
-            examples.run(plan, launcher, case, variant.block, CPU)
+            one_example.run(plan, launcher, case, variant.block, CPU)
 
 
 def main() -> None:

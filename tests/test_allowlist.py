@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import render
-from gemmgen.allowlist import NotAllowed, check_module
-from gemmgen.errors import SpecErrors
-from gemmgen.plan import plans
-from gemmgen.spec import parse
+from gemmgen.base.errors import SpecErrors
+from gemmgen.gate.allowlist import NotAllowed, check_module
+from gemmgen.render import render
+from gemmgen.select.plan import plans
+from gemmgen.spec.parse import parse
 
 GENERATED = Path(__file__).resolve().parent.parent / "generated"
 MODULES = sorted(GENERATED.glob("[a-z]*.py"))

@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gemmgen.shapes import Shape  # noqa: E402
+from gemmgen.spec.shapes import Shape  # noqa: E402
 from tests import scripts  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402
 

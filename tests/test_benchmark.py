@@ -11,7 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gemmgen  # noqa: E402
-from gemmgen import benchmark, plan  # noqa: E402
+from gemmgen import benchmark  # noqa: E402
+from gemmgen.base.errors import EnvironmentMissing  # noqa: E402
 from gemmgen.benchmark import tables  # noqa: E402
 from gemmgen.benchmark.contest import call_time, contest  # noqa: E402
 from gemmgen.benchmark.results import (  # noqa: E402
@@ -22,11 +23,11 @@ from gemmgen.benchmark.results import (  # noqa: E402
     from_json,
     geometric_mean,
 )
-from gemmgen.cli import main  # noqa: E402
-from gemmgen.errors import EnvironmentMissing  # noqa: E402
+from gemmgen.cli.main import main  # noqa: E402
+from gemmgen.hardware.targets import TARGETS  # noqa: E402
 from gemmgen.measurement import Timing  # noqa: E402
-from gemmgen.shapes import Shape  # noqa: E402
-from gemmgen.targets import TARGETS  # noqa: E402
+from gemmgen.select import plan  # noqa: E402
+from gemmgen.spec.shapes import Shape  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent

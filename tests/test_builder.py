@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.builder import Report, build, check, outputs, source_name
-from gemmgen.errors import Location, SpecError, SpecErrors, UsageError
-from gemmgen.folder import LOCK, PACKAGE, SHARED, Refused, State
-from gemmgen.header import entry_hash, head, read, seal
+from gemmgen.base.errors import Location, SpecError, SpecErrors, UsageError
+from gemmgen.base.header import entry_hash, head, read, seal
+from gemmgen.output.builder import Report, build, check, outputs, source_name
+from gemmgen.output.folder import LOCK, PACKAGE, SHARED, Refused, State
 
 
 @dataclass(frozen=True)
@@ -66,11 +66,11 @@ class Generator:
 @pytest.fixture(autouse=True)
 def generator(monkeypatch: pytest.MonkeyPatch) -> Generator:
     made = Generator()
-    monkeypatch.setattr("gemmgen.plan.load", fake_load)
-    monkeypatch.setattr("gemmgen.plan.fingerprint", fake_fingerprint)
-    monkeypatch.setattr("gemmgen.generator.digest", made.digest)
+    monkeypatch.setattr("gemmgen.select.plan.load", fake_load)
+    monkeypatch.setattr("gemmgen.select.plan.fingerprint", fake_fingerprint)
+    monkeypatch.setattr("gemmgen.base.version.digest", made.digest)
     for name in ("module", "package", "shared"):
-        monkeypatch.setattr(f"gemmgen.render.{name}", getattr(made, name))
+        monkeypatch.setattr(f"gemmgen.render.render.{name}", getattr(made, name))
     return made
 
 
@@ -378,9 +378,9 @@ class TestCheck:
         self, generator: Generator, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         build([SPEC])
-        monkeypatch.setattr("gemmgen.generator.digest", lambda: "refactored")
-        monkeypatch.setattr("gemmgen.lockfile.VERSION", "99")
-        monkeypatch.setattr("gemmgen.lockfile.black_style", lambda: "99")
+        monkeypatch.setattr("gemmgen.base.version.digest", lambda: "refactored")
+        monkeypatch.setattr("gemmgen.output.lockfile.VERSION", "99")
+        monkeypatch.setattr("gemmgen.output.lockfile.black_style", lambda: "99")
         assert check([SPEC]).clean
         assert drift(build([SPEC])) == {LOCK: State.OUTDATED}
         assert (lock()["gemmgen"], lock()["black"]) == ("99", "99")
@@ -546,7 +546,7 @@ class TestRealGenerator:
 
     act: Callable[[str], str] = staticmethod(
         "import sys; from pathlib import Path\n"
-        "from gemmgen.builder import build, check\n"
+        "from gemmgen.output.builder import build, check\n"
         "print({}([Path('spec.yaml')]).clean, *sorted({{'black', 'jinja2', 'torch',"
         " 'triton'}} & {{*sys.modules}}))".format
     )

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import tuning_file
-from gemmgen.cli import main
-from gemmgen.cost import predicted_time
-from gemmgen.errors import SpecErrors
-from gemmgen.plan import load
-from gemmgen.shapes import Shape
-from gemmgen.targets import TARGETS, Rates
+from gemmgen.base.errors import SpecErrors
+from gemmgen.cli.main import main
+from gemmgen.cost.time import predicted_time
+from gemmgen.hardware.targets import TARGETS, Rates
+from gemmgen.select import tuning_file
+from gemmgen.select.plan import load
+from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.calibration import fit
-from gemmgen.tuning_file import Measured, Tuning
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = "gemmgen: 1\ntargets: [sm_90]\nkernels: [{name: one, op: linear, dtype: bf16}]\n"
@@ -97,7 +97,7 @@ def test_the_command_is_arithmetic_alone(home: Path) -> None:
     for name in ("torch", "triton", "numpy", "hypothesis"):
         (poison / f"{name}.py").write_text("raise SystemExit(9)")
     done = subprocess.run(
-        [sys.executable, "-m", "gemmgen.cli", "tune", "spec.yaml", "--calibrate"],
+        [sys.executable, "-m", "gemmgen.cli.main", "tune", "spec.yaml", "--calibrate"],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(poison), str(ROOT)])},
         capture_output=True,
     )

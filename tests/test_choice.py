@@ -8,7 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.choice import (
+from gemmgen.cost.resources import accumulator_registers, fits
+from gemmgen.cost.tile import FILL, Product, Tile
+from gemmgen.cost.time import MAX_STAGES, Sizes, fills, predicted_time
+from gemmgen.cost.why_not import Kernel, why_not
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.select.decision_list import ANY, Rule
+from gemmgen.select.model_table import (
     FEW,
     GRID,
     describes_operands,
@@ -18,16 +24,11 @@ from gemmgen.choice import (
     sampled,
     serves,
 )
-from gemmgen.cost import MAX_STAGES, Sizes, fills, predicted_time
-from gemmgen.decision import ANY, Rule
-from gemmgen.dispatch import Table
-from gemmgen.model import FILL, Product, Tile, accumulator_registers, fits
-from gemmgen.plan import Plan, plans
-from gemmgen.reasons import Kernel, why_not
-from gemmgen.schedules import SCHEDULES
-from gemmgen.spec import parse
-from gemmgen.specials import specials
-from gemmgen.targets import TARGETS
+from gemmgen.select.plan import Plan, plans
+from gemmgen.select.specials import specials
+from gemmgen.select.table import Table
+from gemmgen.spec.parse import parse
+from gemmgen.tables.schedules import SCHEDULES
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = (

@@ -7,20 +7,22 @@ from pathlib import Path
 import pytest
 import triton
 
-from gemmgen import render
-from gemmgen.folder import SHARED
-from gemmgen.model import FILL, Product, Tile, fits, shared_memory, why_not_compiled
-from gemmgen.plan import Plan, load, plans
-from gemmgen.spec import parse
-from gemmgen.targets import TARGETS
-from gemmgen.verification import compiled, subject
-from gemmgen.verification.aligned import compile_aligned, jit_function
-from gemmgen.verification.compiled import (
+from gemmgen.cost.resources import fits, shared_memory, why_not_compiled
+from gemmgen.cost.tile import FILL, Product, Tile
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.output.folder import SHARED
+from gemmgen.render import render
+from gemmgen.select.plan import Plan, load, plans
+from gemmgen.spec.parse import parse
+from gemmgen.verification.example import subject
+from gemmgen.verification.example.aligned import compile_aligned, jit_function
+from gemmgen.verification.machine import compiled
+from gemmgen.verification.machine.compiled import (
     check_kernel,
     check_tile,
     expected_loads,
 )
-from gemmgen.verification.machine_code import copies, loads, usage
+from gemmgen.verification.machine.machine_code import copies, loads, usage
 from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmgen.candidates import candidates
-from gemmgen.cost import (
+from gemmgen.cost.resources import fits
+from gemmgen.cost.tile import FILL, Product, Tile
+from gemmgen.cost.time import (
     MAX_STAGES,
     best_stages,
     estimate,
@@ -17,11 +18,11 @@ from gemmgen.cost import (
     predicted_time,
     row_bytes,
 )
-from gemmgen.model import FILL, Product, Tile, fits
-from gemmgen.reasons import Kernel, why_not
-from gemmgen.schedules import SCHEDULES
-from gemmgen.specials import specials
-from gemmgen.targets import TARGETS, Target
+from gemmgen.cost.why_not import Kernel, why_not
+from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.select.candidates import candidates
+from gemmgen.select.specials import specials
+from gemmgen.tables.schedules import SCHEDULES
 
 H200 = TARGETS["sm_90"]
 HALF = Product("bf16", 2, 2, 2)

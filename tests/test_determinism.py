@@ -35,7 +35,7 @@ def built(place: Path, machine: str) -> dict[str, bytes]:
         shutil.copytree(ROOT / name, tree / name, ignore=leave)
     shutil.copy(ROOT / "spec.yaml", tree)
     subprocess.run(
-        [sys.executable, "-m", "gemmgen.cli", "build", tree / "spec.yaml"],
+        [sys.executable, "-m", "gemmgen.cli.main", "build", tree / "spec.yaml"],
         cwd=tree if machine == "plain" else place,
         env={**os.environ, "PYTHONPATH": str(tree), **MACHINES[machine]},
         stdout=subprocess.DEVNULL,

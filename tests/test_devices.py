@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from gemmgen import builder
-from gemmgen.dispatch import Row
-from gemmgen.model import Product, Tile, shared_memory, why_not_compiled
-from gemmgen.plan import load
-from gemmgen.targets import TARGETS, Target
-from gemmgen.verification import subject
+from gemmgen.cost.resources import shared_memory, why_not_compiled
+from gemmgen.cost.tile import Product, Tile
+from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.output import builder
+from gemmgen.select.plan import load
+from gemmgen.select.table import Row
+from gemmgen.verification.example import subject
 
 ROOT = Path(__file__).resolve().parent.parent
 DEVICE = torch.device("cpu")

@@ -15,8 +15,8 @@ pytest.importorskip("torch")
 
 from hypothesis import HealthCheck, given, settings
 
-from gemmgen import builder
-from gemmgen.errors import SpecErrors
+from gemmgen.base.errors import SpecErrors
+from gemmgen.output import builder
 from tests.drawn_specs import specs
 
 ROOT = Path(__file__).resolve().parent.parent

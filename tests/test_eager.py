@@ -6,14 +6,14 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gemmgen import plan  # noqa: E402
 from gemmgen.benchmark import eager  # noqa: E402
 from gemmgen.benchmark.peers import PEERS, returning, takes_out  # noqa: E402
-from gemmgen.functions import OPS  # noqa: E402
 from gemmgen.measurement import Problem, judge, problem  # noqa: E402
-from gemmgen.plan import Plan  # noqa: E402
-from gemmgen.shapes import Shape  # noqa: E402
-from gemmgen.spec import parse  # noqa: E402
+from gemmgen.select import plan  # noqa: E402
+from gemmgen.select.plan import Plan  # noqa: E402
+from gemmgen.spec.parse import parse  # noqa: E402
+from gemmgen.spec.shapes import Shape  # noqa: E402
+from gemmgen.tables.functions import OPS  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 OURS = plan.load(ROOT / "spec.yaml")

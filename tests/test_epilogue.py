@@ -4,11 +4,11 @@ import sys
 
 import pytest
 
-from gemmgen.epilogue import AXES, Operand
-from gemmgen.epilogue_parser import compile_epilogue
-from gemmgen.errors import Location, SpecErrors
-from gemmgen.expression import short_number, spell, triton_function
-from gemmgen.functions import OPS
+from gemmgen.base.errors import Location, SpecErrors
+from gemmgen.epilogue.checked import AXES, Operand
+from gemmgen.epilogue.expression import short_number, spell, triton_function
+from gemmgen.epilogue.parser import compile_epilogue
+from gemmgen.tables.functions import OPS
 
 
 def compiled(text: str):

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.errors import SpecErrors
-from gemmgen.plan import load
+from gemmgen.base.errors import SpecErrors
+from gemmgen.select.plan import load
 
 CASES = sorted((Path(__file__).parent / "errors").glob("*.yaml"))
 

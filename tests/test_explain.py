@@ -13,19 +13,20 @@ from pathlib import Path
 import pytest
 
 import gemmgen
-from gemmgen import plan as planning
-from gemmgen.cli import main
-from gemmgen.cost import estimate, predicted_time
+from gemmgen.cli.main import main
+from gemmgen.cost.resources import fits, resident, shared_memory
+from gemmgen.cost.tile import Tile
+from gemmgen.cost.time import estimate, predicted_time
 from gemmgen.explanation import Argument, argue
 from gemmgen.explanation.serving import target_of
 from gemmgen.explanation.text import as_text
-from gemmgen.functions import OPS
-from gemmgen.model import Tile, fits, resident, shared_memory
-from gemmgen.shapes import Shape
-from gemmgen.targets import TARGETS
-from gemmgen.tile_text import parsed
-from gemmgen.tuning_file import beside, read
-from gemmgen.verification.explanation import explain
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.select import plan as planning
+from gemmgen.select.tile_text import parsed
+from gemmgen.select.tuning_file import beside, read
+from gemmgen.spec.shapes import Shape
+from gemmgen.tables.functions import OPS
+from gemmgen.verification.oracle.error_budget import explain
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = str(ROOT / "spec.yaml")
@@ -126,7 +127,7 @@ def test_no_torch_is_needed(more: list[str]) -> None:
     words = ["explain", "spec.yaml", "linear_bias_gelu", *more]
     code = (
         "import sys; sys.modules.update(torch=None, triton=None, numpy=None); "
-        f"from gemmgen.cli import main; sys.exit(main({words}))"
+        f"from gemmgen.cli.main import main; sys.exit(main({words}))"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True

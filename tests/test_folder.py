@@ -13,8 +13,9 @@ from typing import NoReturn
 
 import pytest
 
-from gemmgen.errors import UsageError
-from gemmgen.folder import (
+from gemmgen.base.errors import UsageError
+from gemmgen.base.header import entry_hash, head, read, seal
+from gemmgen.output.folder import (
     LOCK,
     PACKAGE,
     Contents,
@@ -25,7 +26,6 @@ from gemmgen.folder import (
     look,
     publish,
 )
-from gemmgen.header import entry_hash, head, read, seal
 
 Act = Callable[..., object]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.verification.gluon.policies import POLICIES
-from gemmgen.verification.pipeline_faults import pipeline_families
+from gemmgen.verification.mutate.pipeline_faults import pipeline_families
 from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import plan, render
+from gemmgen.render import render
+from gemmgen.select import plan
 
 CASES = sorted(Path(__file__).parent.glob("golden/*/spec.yaml"))
 

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from gemmgen.errors import SpecErrors
-from gemmgen.gpus import GPUS, NAMES, target_named, unknown_target
-from gemmgen.spec import parse
-from gemmgen.targets import TARGETS
+from gemmgen.base.errors import SpecErrors
+from gemmgen.hardware.gpus import GPUS, NAMES, target_named, unknown_target
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.spec.parse import parse
 
 
 @pytest.mark.parametrize("name", GPUS)

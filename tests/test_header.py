@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemmgen import header
-from gemmgen.header import Header, entry_hash, head, read, seal
+from gemmgen.base import header
+from gemmgen.base.header import Header, entry_hash, head, read, seal
 
 ENTRY = "0123456789abcdef"
 LINES = ["name: mlp_up", "op: linear"]

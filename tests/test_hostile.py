@@ -19,11 +19,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gemmgen import render
-from gemmgen.allowlist import check_module
-from gemmgen.errors import SpecErrors
-from gemmgen.plan import plans
-from gemmgen.spec import parse
+from gemmgen.base.errors import SpecErrors
+from gemmgen.gate.allowlist import check_module
+from gemmgen.render import render
+from gemmgen.select.plan import plans
+from gemmgen.spec.parse import parse
 from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -72,7 +72,7 @@ def gemmgen(*arguments: str, cwd: Path) -> Ended:
         measured = subprocess.run(
             [
                 *(sys.executable, "-S", "-c", MEASURE),
-                *(sys.executable, "-m", "gemmgen.cli", *arguments),
+                *(sys.executable, "-m", "gemmgen.cli.main", *arguments),
             ],
             cwd=cwd,
             env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
@@ -367,7 +367,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     home = out_of(tmp_path).parent
     script = (
         "mkdir small && mount -t tmpfs -o size=4k none small && "
-        f"{sys.executable} -m gemmgen.cli build -o small/generated spec.yaml; "
+        f"{sys.executable} -m gemmgen.cli.main build -o small/generated spec.yaml; "
         "code=$?; find small -type f; exit $code"
     )
     done = subprocess.run(

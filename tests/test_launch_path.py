@@ -18,7 +18,7 @@ pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
 
-from gemmgen.folder import SHARED  # noqa: E402
+from gemmgen.output.folder import SHARED  # noqa: E402
 from generated import _checks as checks  # noqa: E402
 from generated import _launch as launch  # noqa: E402
 from generated import _packed as packed  # noqa: E402

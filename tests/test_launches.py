@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.folder import SHARED
-from gemmgen.plan import Plan, load
-from gemmgen.verification.host_faults import host_families, on_the_host
-from gemmgen.verification.mutants import mutated
-from gemmgen.verification.outcome import Outcome
-from gemmgen.verification.pool import run_launches
-from gemmgen.verification.process import Subject
+from gemmgen.output.folder import SHARED
+from gemmgen.select.plan import Plan, load
+from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.mutate.host_faults import host_families, on_the_host
+from gemmgen.verification.mutate.mutants import mutated
+from gemmgen.verification.run.pool import run_launches
+from gemmgen.verification.run.process import Subject
 
 ROUNDS = (
     "round_f32_to_tf32"

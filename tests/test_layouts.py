@@ -2,7 +2,7 @@
 
 import pytest
 
-from gemmgen.layouts import LAYOUTS, Matrix
+from gemmgen.tables.layouts import LAYOUTS, Matrix
 
 
 def test_names_say_how_operands_are_stored() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gemmgen.verification.machine_loops import (
+from gemmgen.verification.machine.machine_loops import (
     Spills,
     blocks_of,
     followers,

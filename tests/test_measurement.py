@@ -4,12 +4,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from gemmgen.errors import EnvironmentMissing  # noqa: E402
+from gemmgen.base.errors import EnvironmentMissing  # noqa: E402
 from gemmgen.measurement import Gpu, Timing, cpu_time, problem, race  # noqa: E402
 from gemmgen.measurement.race import MOST_ROUNDS, timing  # noqa: E402
-from gemmgen.plan import plans  # noqa: E402
-from gemmgen.shapes import Shape  # noqa: E402
-from gemmgen.spec import parse  # noqa: E402
+from gemmgen.select.plan import plans  # noqa: E402
+from gemmgen.spec.parse import parse  # noqa: E402
+from gemmgen.spec.shapes import Shape  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402
 
 

@@ -5,11 +5,7 @@ from itertools import product as product_of
 
 import pytest
 
-from gemmgen.candidates import candidates
-from gemmgen.model import (
-    FILL,
-    Product,
-    Tile,
+from gemmgen.cost.resources import (
     accumulator_registers,
     fits,
     instruction,
@@ -19,9 +15,11 @@ from gemmgen.model import (
     shared_memory,
     threads,
 )
-from gemmgen.nearest import nearest_fitting
-from gemmgen.schedules import SCHEDULES
-from gemmgen.targets import TARGETS, Target
+from gemmgen.cost.tile import FILL, Product, Tile
+from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.select.candidates import candidates
+from gemmgen.select.nearest import nearest_fitting
+from gemmgen.tables.schedules import SCHEDULES
 
 HALF = Product("fp16", 2, 2)
 PRODUCTS = [

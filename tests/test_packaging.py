@@ -20,7 +20,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import gemmgen
-from gemmgen import generator
+from gemmgen.base import version
 from tests.once import once
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -131,7 +131,7 @@ def test_wheel_holds_templates_types_and_licence(dist: Path) -> None:
 def test_wheel_holds_nothing_else(dist: Path) -> None:
     """Above all no `generated`: as a top-level module that would be anybody's."""
     tops = {name.split("/")[0] for name in contents(wheel_in(dist))}
-    assert tops == {"gemmgen", f"gemmgen-{generator.VERSION}.dist-info"}
+    assert tops == {"gemmgen", f"gemmgen-{version.VERSION}.dist-info"}
 
 
 def test_wheel_of_the_sdist_is_the_wheel(dist: Path, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_the_sdist_holds_all_that_a_check_of_its_kernels_reads(
         archive.extractall(tmp_path, filter="data")
     (source,) = tmp_path.iterdir()
     done = subprocess.run(
-        [sys.executable, "-m", "gemmgen.cli", "build", "--check", "spec.yaml"],
+        [sys.executable, "-m", "gemmgen.cli.main", "build", "--check", "spec.yaml"],
         cwd=source,
         env=os.environ | {"PYTHONPATH": str(source)},
         capture_output=True,
@@ -194,14 +194,14 @@ def test_installed_wheel_is_typed_and_starts_a_project(
 ) -> None:
     where = run(python, "-c", "import gemmgen; print(gemmgen.__file__)", cwd=tmp_path)
     assert (Path(where.strip()).parent / "py.typed").is_file()
-    run(python, "-m", "gemmgen.cli", "init", cwd=tmp_path)
-    out = run(python, "-m", "gemmgen.cli", "build", "spec.yaml", cwd=tmp_path)
+    run(python, "-m", "gemmgen.cli.main", "init", cwd=tmp_path)
+    out = run(python, "-m", "gemmgen.cli.main", "build", "spec.yaml", cwd=tmp_path)
     assert out.endswith("unchanged\n")
 
 
 def test_checkout_reads_its_own_templates() -> None:
     """As an editable install does: templates are edited and used in one place."""
-    assert generator.template_root() == ROOT / "templates"
+    assert version.template_root() == ROOT / "templates"
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_no_command_but_verify_imports_torch(command: str, tmp_path: Path) -> No
         [
             sys.executable,
             "-m",
-            "gemmgen.cli",
+            "gemmgen.cli.main",
             *command.format(spec="spec.yaml").split(),
         ],
         cwd=tmp_path,
@@ -241,7 +241,7 @@ def test_help_and_import_are_light() -> None:
     """`--help` reads no YAML and loads no template engine, formatter or data model."""
     code = (
         "import sys, gemmgen\n"
-        "from gemmgen.cli import main\n"
+        "from gemmgen.cli.main import main\n"
         "try: main(['--help'])\n"
         "except SystemExit: pass\n"
         "print('loaded:', *sorted(sys.modules))"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from gemmgen.errors import SpecErrors
-from gemmgen.plan import fingerprint, plans
-from gemmgen.spec import parse
+from gemmgen.base.errors import SpecErrors
+from gemmgen.select.plan import fingerprint, plans
+from gemmgen.spec.parse import parse
 
 
 def planned(kernel: str, head: str = ""):

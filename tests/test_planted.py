@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import render
-from gemmgen.folder import SHARED
-from gemmgen.plan import Plan, plans
-from gemmgen.spec import parse
-from gemmgen.verification import pool, process
-from gemmgen.verification.outcome import Outcome
+from gemmgen.output.folder import SHARED
+from gemmgen.render import render
+from gemmgen.select.plan import Plan, plans
+from gemmgen.spec.parse import parse
+from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.run import pool, process
 
 SPEC = """
 gemmgen: 1

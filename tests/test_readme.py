@@ -17,19 +17,21 @@ from pathlib import Path
 import pytest
 import yaml
 
-from gemmgen import commands, plan, shapes, spec
-from gemmgen.cli import main
-from gemmgen.dtypes import DTYPES, PRECISIONS
-from gemmgen.epilogue import AXES
-from gemmgen.errors import SpecErrors
-from gemmgen.functions import OPS
-from gemmgen.layouts import LAYOUTS
-from gemmgen.operations import OPERATIONS
-from gemmgen.plan import Plan
-from gemmgen.schedules import SCHEDULES
-from gemmgen.schema import SCALINGS, DtypeMap, File, ForEach, Kernel, Tile
-from gemmgen.shorthand import STEPS
-from gemmgen.targets import TARGETS
+from gemmgen.base.errors import SpecErrors
+from gemmgen.cli import commands
+from gemmgen.cli.main import main
+from gemmgen.epilogue.checked import AXES
+from gemmgen.epilogue.shorthand import STEPS
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.select import plan
+from gemmgen.select.plan import Plan
+from gemmgen.spec import parse, shapes
+from gemmgen.spec.schema import SCALINGS, DtypeMap, File, ForEach, Kernel, Tile
+from gemmgen.tables.dtypes import DTYPES, PRECISIONS
+from gemmgen.tables.functions import OPS
+from gemmgen.tables.layouts import LAYOUTS
+from gemmgen.tables.operations import OPERATIONS
+from gemmgen.tables.schedules import SCHEDULES
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -73,7 +75,7 @@ def whole(text: str) -> str:
 
 
 def planned(text: str) -> tuple[Plan, ...]:
-    return plan.plans(spec.parse(whole(text), "spec.yaml"))
+    return plan.plans(parse.parse(whole(text), "spec.yaml"))
 
 
 def by_line(block: Block) -> str:
@@ -157,7 +159,9 @@ def _here(code: str) -> str:
     """Code for a GPU, for the CPU where there is none: bf16 needs more than a word."""
     if not _interpreted():
         return code
-    mended = "from gemmgen.verification import interpreter\ninterpreter.mend()\n"
+    mended = (
+        "from gemmgen.verification.interpret import interpreter\ninterpreter.mend()\n"
+    )
     return mended + code.replace('device = "cuda"', 'device = "cpu"')
 
 

@@ -8,12 +8,18 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmgen.plan import Plan, plans
-from gemmgen.spec import parse
-from gemmgen.verification.bounded import ARITHMETIC, Bounded, binary, chosen, exactly
-from gemmgen.verification.comparison import Block, accepted, judged
-from gemmgen.verification.data import KINDS, Source
-from gemmgen.verification.reference import Inputs, expected, product
+from gemmgen.select.plan import Plan, plans
+from gemmgen.spec.parse import parse
+from gemmgen.verification.cases.data import KINDS, Source
+from gemmgen.verification.oracle.bounded import (
+    ARITHMETIC,
+    Bounded,
+    binary,
+    chosen,
+    exactly,
+)
+from gemmgen.verification.oracle.comparison import Block, accepted, judged
+from gemmgen.verification.oracle.reference import Inputs, expected, product
 
 FP32, FP64 = ARITHMETIC["fp32"], ARITHMETIC["fp64"]
 ULP = 2.0**-24

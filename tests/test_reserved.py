@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.allowlist import bound_names
-from gemmgen.functions import OPS
-from gemmgen.plan import Plan, plans
-from gemmgen.reserved import is_reserved
-from gemmgen.spec import parse
+from gemmgen.gate.allowlist import bound_names
+from gemmgen.gate.reserved import is_reserved
+from gemmgen.select.plan import Plan, plans
+from gemmgen.spec.parse import parse
+from gemmgen.tables.functions import OPS
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = plans(parse((ROOT / "spec.yaml").read_bytes(), "spec.yaml"))

@@ -7,9 +7,9 @@ import pytest
 
 jit = pytest.importorskip("triton.runtime.jit")
 
-from gemmgen.epilogue_parser import compile_epilogue  # noqa: E402
-from gemmgen.errors import Location, SpecErrors  # noqa: E402
-from gemmgen.reserved import OF_TRITON  # noqa: E402
+from gemmgen.base.errors import Location, SpecErrors  # noqa: E402
+from gemmgen.epilogue.parser import compile_epilogue  # noqa: E402
+from gemmgen.gate.reserved import OF_TRITON  # noqa: E402
 
 WORDS = sorted({*re.findall(r"\b[a-z]\w*", inspect.getsource(jit)), *OF_TRITON})
 

@@ -16,21 +16,28 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import builder, plan
-from gemmgen.cli import main
-from gemmgen.errors import EnvironmentMissing
-from gemmgen.model import Tile
-from gemmgen.targets import TARGETS
-from gemmgen.verification import consan, sanitizer, subject
-from gemmgen.verification.aligned import compile_aligned, jit_function
-from gemmgen.verification.comparison import Block
-from gemmgen.verification.findings import FOUND, of_dispatch, read
-from gemmgen.verification.fixed import plain
-from gemmgen.verification.machine_code import dump
-from gemmgen.verification.outcome import Outcome
-from gemmgen.verification.process import Subject
-from gemmgen.verification.sanitized import MARK, cases
-from gemmgen.verification.sanitizer import Session, command, environment, judged
+from gemmgen.base.errors import EnvironmentMissing
+from gemmgen.cli.main import main
+from gemmgen.cost.tile import Tile
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.output import builder
+from gemmgen.select import plan
+from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.example import subject
+from gemmgen.verification.example.aligned import compile_aligned, jit_function
+from gemmgen.verification.example.fixed import plain
+from gemmgen.verification.machine.machine_code import dump
+from gemmgen.verification.oracle.comparison import Block
+from gemmgen.verification.run.process import Subject
+from gemmgen.verification.sanitize import consan, sanitizer
+from gemmgen.verification.sanitize.child import MARK, cases
+from gemmgen.verification.sanitize.findings import FOUND, of_dispatch, read
+from gemmgen.verification.sanitize.sanitizer import (
+    Session,
+    command,
+    environment,
+    judged,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = """\
@@ -257,7 +264,7 @@ def test_its_cases_end_and_begin_rings_and_turns() -> None:
         with consan.few_programs(module):
             sizes = (made[-1].m, made[-1].n, made[-1].k)
             (programs,) = module.one_an_sm(row, sizes, None)
-            assert row.count(*sizes[:2]) > programs
+            assert row.tiles(*sizes[:2]) > programs
     other = subject.Variant(Block(16, 64, 128), "TILES", (), "tma")
     assert not list(cases(one, other, "consan"))
 
@@ -276,8 +283,8 @@ def subjects(tmp_path: Path) -> list[Subject]:
 def test_slow_tools_and_further_tiles_get_part_tiles_alone(
     subjects: list[Subject],
 ) -> None:
-    from gemmgen.verification.comparison import Block
-    from gemmgen.verification.subject import Variant
+    from gemmgen.verification.example.subject import Variant
+    from gemmgen.verification.oracle.comparison import Block
 
     of_plan, block = partial(cases, subjects[0].plan), Block(16, 32, 32)
     plain, tma = Variant(block, "TILES", ()), Variant(block, "TILES", (), "tma")

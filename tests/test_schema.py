@@ -7,11 +7,19 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
-from gemmgen.dtypes import DTYPES
-from gemmgen.kinds import Whole
-from gemmgen.operations import OPERATIONS
-from gemmgen.schema import DtypeMap, File, Kernel, Model, Settings, Tile, json_schema
-from gemmgen.shorthand import OPERANDS, STEPS, expand, step_at
+from gemmgen.epilogue.shorthand import OPERANDS, STEPS, expand, step_at
+from gemmgen.spec.schema import (
+    DtypeMap,
+    File,
+    Kernel,
+    Model,
+    Settings,
+    Tile,
+    json_schema,
+)
+from gemmgen.spec.value_types import Whole
+from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.operations import OPERATIONS
 
 jsonschema = pytest.importorskip("jsonschema")
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from gemmgen.folder import SHARED
-from gemmgen.verification import selftest
-from gemmgen.verification.host_mutants import host_mutants
-from gemmgen.verification.outcome import Outcome
-from gemmgen.verification.pool import run_launches, run_properties
-from gemmgen.verification.process import Subject
-from gemmgen.verification.selftest import Kill, kill_table, self_test
-from gemmgen.verification.shared_trial import shared_texts, trial_plans, written
+from gemmgen.output.folder import SHARED
+from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.mutate import selftest
+from gemmgen.verification.mutate.host_mutants import host_mutants
+from gemmgen.verification.mutate.selftest import Kill, kill_table, self_test
+from gemmgen.verification.mutate.shared_trial import shared_texts, trial_plans, written
+from gemmgen.verification.run.pool import run_launches, run_properties
+from gemmgen.verification.run.process import Subject
 
 TRIED = trial_plans()[-2:]
 Check = Callable[[str, Subject], bool]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import plan, shapes
-from gemmgen.errors import SpecErrors, UsageError
-from gemmgen.shapes import Shape
+from gemmgen.base.errors import SpecErrors, UsageError
+from gemmgen.select import plan
+from gemmgen.spec import shapes
+from gemmgen.spec.shapes import Shape
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ("mlp_up", "mlp_down")

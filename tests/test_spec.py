@@ -8,9 +8,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gemmgen import yaml_source
-from gemmgen.errors import SpecErrors
-from gemmgen.spec import Dtypes, KernelSpec, Spec, parse
+from gemmgen.base.errors import SpecErrors
+from gemmgen.spec.parse import Dtypes, KernelSpec, Spec, parse
+from gemmgen.yaml import reader
 from tests.test_errors import errors_of
 
 ERRORS = Path(__file__).parent / "errors"
@@ -220,7 +220,7 @@ def test_the_slower_parser_refuses_the_same(
 ) -> None:
     """It words a few mistakes in another way, and sees some at another place."""
     number = len(errors_of(path).splitlines())
-    monkeypatch.setattr(yaml_source, "_Loader", yaml.SafeLoader)
+    monkeypatch.setattr(reader, "_Loader", yaml.SafeLoader)
     assert len(errors_of(path).splitlines()) == number
 
 

@@ -5,15 +5,16 @@ from pathlib import Path
 import pytest
 
 from gemmgen import api
-from gemmgen.errors import SpecErrors
-from gemmgen.layouts import LAYOUTS
-from gemmgen.model import Tile, fits, threads, why_not_compiled
-from gemmgen.plan import load
-from gemmgen.schedules import SPECIALIZED
-from gemmgen.targets import TARGETS
-from gemmgen.verification import subject
-from gemmgen.verification.aligned import jit_function
-from gemmgen.verification.compiled import check_tile
+from gemmgen.base.errors import SpecErrors
+from gemmgen.cost.resources import fits, threads, why_not_compiled
+from gemmgen.cost.tile import Tile
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.select.plan import load
+from gemmgen.tables.layouts import LAYOUTS
+from gemmgen.tables.schedules import SPECIALIZED
+from gemmgen.verification.example import subject
+from gemmgen.verification.example.aligned import jit_function
+from gemmgen.verification.machine.compiled import check_tile
 
 TARGET = TARGETS["sm_90"]
 SPEC = """\

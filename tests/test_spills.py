@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.functions import OPS
-from gemmgen.layouts import LAYOUTS
+from gemmgen.tables.functions import OPS
+from gemmgen.tables.layouts import LAYOUTS
 from tests.scripts import script
 
 spills = script("spills")

@@ -15,7 +15,7 @@ own = torch.library.Library("aten", "IMPL", "CUDA")
 for name in ("fill_.Scalar", "add.out", "add.Tensor", "ne.Tensor", "equal"):
     own.impl(name, needs_a_gpu, allow_override=True)
 
-from gemmgen.verification.launches.installation import install
+from gemmgen.verification.stand_in.installation import install
 
 driver = install()
 ones, twos = (torch.full((2, 8), value, device="cuda:1") for value in (1.0, 2.0))

@@ -11,25 +11,25 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from gemmgen import api  # noqa: E402
-from gemmgen.dtypes import DTYPES  # noqa: E402
-from gemmgen.layouts import LAYOUTS  # noqa: E402
-from gemmgen.model import Product  # noqa: E402
-from gemmgen.plan import Plan, load  # noqa: E402
-from gemmgen.reasons import Kernel, why_not  # noqa: E402
-from gemmgen.schedules import (  # noqa: E402
+from gemmgen.cost.tile import Product  # noqa: E402
+from gemmgen.cost.why_not import Kernel, why_not  # noqa: E402
+from gemmgen.hardware.targets import TARGETS  # noqa: E402
+from gemmgen.select.plan import Plan, load  # noqa: E402
+from gemmgen.tables.dtypes import DTYPES  # noqa: E402
+from gemmgen.tables.layouts import LAYOUTS  # noqa: E402
+from gemmgen.tables.schedules import (  # noqa: E402
     SCHEDULES,
     SPECIALIZED,
     described,
     from_registers,
     transposes,
 )
-from gemmgen.targets import TARGETS  # noqa: E402
-from gemmgen.verification import subject  # noqa: E402
-from gemmgen.verification.aligned import (  # noqa: E402
+from gemmgen.verification.example import subject  # noqa: E402
+from gemmgen.verification.example.aligned import (  # noqa: E402
     compile_aligned,
     jit_function,
 )
-from gemmgen.verification.compiled import check_kernel  # noqa: E402
+from gemmgen.verification.machine.compiled import check_kernel  # noqa: E402
 from generated import _launch as launch  # noqa: E402
 from tests.slow import all_but  # noqa: E402
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import disk
-from gemmgen.cli import main
-from gemmgen.errors import SpecErrors, UsageError
+from gemmgen.base import files
+from gemmgen.base.errors import SpecErrors, UsageError
+from gemmgen.cli.main import main
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = "gemmgen: 1\ntargets: [sm_90]\nkernels: [{name: one, op: linear, dtype: bf16}]\n"
@@ -74,7 +74,7 @@ def test_only_regular_files_of_a_sane_size_are_read(
 
 def test_not_more_is_read_than_the_limit(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"x" * 100)
-    assert disk.contents(tmp_path / "x", 10) == b"x" * 11
+    assert files.contents(tmp_path / "x", 10) == b"x" * 11
 
 
 def test_an_empty_name_is_no_folder(home: Path) -> None:
@@ -125,7 +125,8 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize(
-    "module", ["argparse", "gemmgen.cli", "gemmgen.commands", "yaml", "pydantic"]
+    "module",
+    ["argparse", "gemmgen.cli.main", "gemmgen.cli.commands", "yaml", "pydantic"],
 )
 def test_control_c_while_modules_are_imported(home: Path, module: str) -> None:
     done = subprocess.run(
@@ -153,17 +154,17 @@ def test_nothing_is_imported_before_control_c_is_answered() -> None:
 def test_a_lock_that_somebody_keeps_is_said(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk, "PATIENCE", 0.1)
+    monkeypatch.setattr(files, "PATIENCE", 0.1)
     Path("generated").mkdir()
     held = os.open("generated", os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     with (
         pytest.raises(UsageError, match=r"cannot lock 'generated': .* has had"),
-        disk.pinned(Path("generated"), write=True),
+        files.pinned(Path("generated"), write=True),
     ):
         pass
     os.close(held)
-    with disk.pinned(Path("generated"), write=True) as folder:
+    with files.pinned(Path("generated"), write=True) as folder:
         assert folder is not None and folder.locked
 
 
@@ -173,7 +174,7 @@ def test_a_lock_says_whose_it_is(home: Path) -> None:
     fcntl.flock(held, fcntl.LOCK_EX)
     if f":{os.fstat(held).st_ino} " not in Path("/proc/locks").read_text():
         pytest.skip("this file system's locks are not listed")
-    assert disk._holder(held).startswith(f"process {os.getpid()} (")
+    assert files._holder(held).startswith(f"process {os.getpid()} (")
     os.close(held)
 
 
@@ -226,7 +227,7 @@ def test_what_is_refused_is_said_first_and_last(
 def test_mistakes_of_spec_and_tuning_come_together(
     home: Path,
 ) -> None:
-    from gemmgen.plan import load
+    from gemmgen.select.plan import load
 
     Path("tuning").mkdir()
     Path("tuning/gpu.yaml").write_text("gemmgen-tuning: 7\ntarget: sm_90\ngpu: x\n")

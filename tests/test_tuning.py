@@ -14,19 +14,20 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import gemmgen  # noqa: E402
-from gemmgen import tuning_file  # noqa: E402
-from gemmgen.choice import describes_operands, first  # noqa: E402
-from gemmgen.cli import main  # noqa: E402
-from gemmgen.cost import predicted_time  # noqa: E402
-from gemmgen.decision import ANY, Rule  # noqa: E402
-from gemmgen.errors import EnvironmentMissing, SpecErrors, UsageError  # noqa: E402
-from gemmgen.model import GROUP_M, Tile, accumulator_registers, fits  # noqa: E402
-from gemmgen.plan import Plan, plans  # noqa: E402
-from gemmgen.schedules import SCHEDULES  # noqa: E402
-from gemmgen.shapes import Shape  # noqa: E402
-from gemmgen.spec import parse  # noqa: E402
-from gemmgen.targets import TARGETS  # noqa: E402
-from gemmgen.tile_text import parsed, spelled  # noqa: E402
+from gemmgen.base.errors import EnvironmentMissing, SpecErrors, UsageError  # noqa: E402
+from gemmgen.cli.main import main  # noqa: E402
+from gemmgen.cost.resources import accumulator_registers, fits  # noqa: E402
+from gemmgen.cost.tile import GROUP_M, Tile  # noqa: E402
+from gemmgen.cost.time import predicted_time  # noqa: E402
+from gemmgen.hardware.targets import TARGETS  # noqa: E402
+from gemmgen.select import tuning_file  # noqa: E402
+from gemmgen.select.decision_list import ANY, Rule  # noqa: E402
+from gemmgen.select.model_table import describes_operands, first  # noqa: E402
+from gemmgen.select.plan import Plan, plans  # noqa: E402
+from gemmgen.select.tile_text import parsed, spelled  # noqa: E402
+from gemmgen.spec.parse import parse  # noqa: E402
+from gemmgen.spec.shapes import Shape  # noqa: E402
+from gemmgen.tables.schedules import SCHEDULES  # noqa: E402
 from gemmgen.tuning import session  # noqa: E402
 from gemmgen.tuning.candidates import MOST, at_shape, candidates  # noqa: E402
 from gemmgen.tuning.choice import _passing, rules_for  # noqa: E402
@@ -324,14 +325,14 @@ def test_tensors_that_no_descriptor_can_describe_race_pointers() -> None:
 INTERPRETED = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from gemmgen.verification import interpreter
+from gemmgen.verification.interpret import interpreter
 interpreter.mend()
 from gemmgen.measurement import Timing
-from gemmgen.plan import plans
-from gemmgen.shapes import Shape
-from gemmgen.spec import parse
-from gemmgen.targets import TARGETS
-from gemmgen.tile_text import parsed, spelled
+from gemmgen.select.plan import plans
+from gemmgen.spec.shapes import Shape
+from gemmgen.spec.parse import parse
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.select.tile_text import parsed, spelled
 from gemmgen.tuning import trial
 from tests.fake_device import FakeDevice
 

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmgen import shapes, tuning_file
-from gemmgen.cli import main
-from gemmgen.decision import ANY, Rule
-from gemmgen.errors import SpecErrors, UsageError
-from gemmgen.model import Tile
-from gemmgen.plan import load
-from gemmgen.shapes import LARGEST, Shape
-from gemmgen.targets import TARGETS
-from gemmgen.tile_text import spelled
-from gemmgen.tuning_file import Measured, Tuning
+from gemmgen.base.errors import SpecErrors, UsageError
+from gemmgen.cli.main import main
+from gemmgen.cost.tile import Tile
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.select import tuning_file
+from gemmgen.select.decision_list import ANY, Rule
+from gemmgen.select.plan import load
+from gemmgen.select.tile_text import spelled
+from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.spec import shapes
+from gemmgen.spec.shapes import LARGEST, Shape
 from tests.test_tile_text import tiles
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gemmgen.verification.launches.turns import in_turns
+from gemmgen.verification.stand_in.turns import in_turns
 
 
 @pytest.fixture

@@ -11,15 +11,16 @@ import pytest
 import torch
 from hypothesis.errors import FlakyFailure
 
-from gemmgen import builder
-from gemmgen.cli import main
-from gemmgen.plan import load
-from gemmgen.schedules import SCHEDULES
-from gemmgen.verification import pool, subject
-from gemmgen.verification.mutants import mutants
-from gemmgen.verification.outcome import Outcome
+from gemmgen.cli.main import main
+from gemmgen.output import builder
+from gemmgen.select.plan import load
+from gemmgen.tables.schedules import SCHEDULES
+from gemmgen.verification.basics.failure import told
+from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.example import subject
+from gemmgen.verification.mutate.mutants import mutants
 from gemmgen.verification.report import Verification
-from gemmgen.verification.trouble import told
+from gemmgen.verification.run import pool
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = """\

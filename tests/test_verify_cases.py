@@ -8,26 +8,31 @@ from hypothesis import find, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from gemmgen.plan import Plan, plans
-from gemmgen.spec import parse
-from gemmgen.verification.cases import (
+from gemmgen.select.plan import Plan, plans
+from gemmgen.spec.parse import parse
+from gemmgen.verification.cases.cases import (
     Case,
     compiled_cases,
     described,
     input_tensors,
     interpreted_cases,
 )
-from gemmgen.verification.comparison import Block
-from gemmgen.verification.data import KINDS, Source
-from gemmgen.verification.examples import (
+from gemmgen.verification.cases.data import KINDS, Source
+from gemmgen.verification.cases.views import (
+    FOR_OUTPUTS,
+    VIEWS,
+    framed_input,
+    framed_output,
+)
+from gemmgen.verification.example.fixed import describable, fixed_cases, indescribable
+from gemmgen.verification.example.large_offsets import far_call, far_places
+from gemmgen.verification.example.one_example import (
     framed_inputs,
     framed_outputs,
     input_shapes,
 )
-from gemmgen.verification.far import far_call, far_places
-from gemmgen.verification.fixed import describable, fixed_cases, indescribable
-from gemmgen.verification.reference import product
-from gemmgen.verification.views import FOR_OUTPUTS, VIEWS, framed_input, framed_output
+from gemmgen.verification.oracle.comparison import Block
+from gemmgen.verification.oracle.reference import product
 from generated import _table
 
 SPEC = """

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen import render
-from gemmgen.folder import SHARED
-from gemmgen.plan import Plan, plans
-from gemmgen.spec import parse
-from gemmgen.verification import pool, process, worker
-from gemmgen.verification.outcome import Outcome
+from gemmgen.output.folder import SHARED
+from gemmgen.render import render
+from gemmgen.select.plan import Plan, plans
+from gemmgen.spec.parse import parse
+from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.run import pool, process, worker
 from tests.once import once
 from tests.slow import all_but
 
@@ -144,7 +144,7 @@ FAULTS: dict[str, Fault] = {
     "a program too few": Fault(
         "layer",
         "        one_a_tile,\n",
-        "        lambda tile, sizes, _: (max(1, tile.count(*sizes[:2]) - 1),),\n",
+        "        lambda tile, sizes, _: (max(1, tile.tiles(*sizes[:2]) - 1),),\n",
     ),
     "tf32 where ieee was promised": Fault(
         "plain", 'input_precision="ieee"', 'input_precision="tf32"'
@@ -365,8 +365,8 @@ def test_what_starved_beside_others_is_run_alone(
 def test_draws_do_not_depend_on_how_many_share_a_kernel(tmp_path: Path) -> None:
     import torch
 
-    from gemmgen.verification.profiles import PROFILES
-    from gemmgen.verification.trial import Trial
+    from gemmgen.verification.basics.profiles import PROFILES
+    from gemmgen.verification.run.trial import Trial
 
     def draws(device: str, profile: str, tiles: int) -> list[int]:
         trial = Trial(PLANS["plain"], tmp_path, torch.device(device), print)
@@ -387,12 +387,12 @@ def test_deep_tries_first_what_failed_before(
 
     import torch
 
-    from gemmgen.verification.cases import Case
-    from gemmgen.verification.comparison import Block
-    from gemmgen.verification.profiles import PROFILES
-    from gemmgen.verification.subject import Variant
-    from gemmgen.verification.trial import Trial
-    from gemmgen.verification.trouble import Fault as Failure
+    from gemmgen.verification.basics.failure import Fault as Failure
+    from gemmgen.verification.basics.profiles import PROFILES
+    from gemmgen.verification.cases.cases import Case
+    from gemmgen.verification.example.subject import Variant
+    from gemmgen.verification.oracle.comparison import Block
+    from gemmgen.verification.run.trial import Trial
 
     monkeypatch.chdir(tmp_path)
     tried: list[Case] = []

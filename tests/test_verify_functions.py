@@ -9,8 +9,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmgen.functions import OPS, Op
-from gemmgen.verification.bounded import ARITHMETIC, Bounded, applied, exactly
+from gemmgen.tables.functions import OPS, Op
+from gemmgen.verification.oracle.bounded import ARITHMETIC, Bounded, applied, exactly
 
 FP32 = ARITHMETIC["fp32"]
 SPECIALS = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan]

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from triton.runtime.interpreter import TensorHandle
 
-from gemmgen.verification import hardware, interpreter, orders
-from gemmgen.verification.memory import Memory, OutOfBounds
+from gemmgen.verification.interpret import hardware, interpreter, orders
+from gemmgen.verification.interpret.memory import Memory, OutOfBounds
 
 KERNEL = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from gemmgen.verification import interpreter
+from gemmgen.verification.interpret import interpreter
 interpreter.mend()
 import numpy, torch, triton, triton.language as tl
 

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from gemmgen.decision import ANY, Rule
-from gemmgen.model import Tile
-from gemmgen.shapes import Shape
-from gemmgen.targets import TARGETS
-from gemmgen.waves import with_full_waves
+from gemmgen.cost.tile import Tile
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.select.decision_list import ANY, Rule
+from gemmgen.select.waves import with_full_waves
+from gemmgen.spec.shapes import Shape
 
 H200 = TARGETS["sm_90"]
 

@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gemmgen import yaml_source
-from gemmgen.errors import Mistakes, SpecErrors
-from gemmgen.nodes import Node
-from gemmgen.yaml_source import load
+from gemmgen.base.errors import Mistakes, SpecErrors
+from gemmgen.yaml import reader
+from gemmgen.yaml.reader import load
+from gemmgen.yaml.tree import Node
 
 
 def read(text: str | bytes) -> Node:
@@ -101,17 +101,15 @@ def test_a_byte_order_mark_is_not_part_of_the_first_line() -> None:
 def test_both_parsers_of_pyyaml_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [marked.replace("^", "") for marked in INSIDE.values()]
     nodes = [read(text) for text in texts]
-    monkeypatch.setattr(yaml_source, "_Loader", yaml.SafeLoader)
+    monkeypatch.setattr(reader, "_Loader", yaml.SafeLoader)
     assert [read(text) for text in texts] == nodes
 
 
 @pytest.mark.parametrize("extra", range(3))
 def test_the_limits_are_exact(extra: int) -> None:
-    deepest = "[" * (yaml_source.MAX_DEPTH + extra) + "]" * (
-        yaml_source.MAX_DEPTH + extra
-    )
-    largest = "a: " + "x" * (yaml_source.MAX_BYTES - 3 + extra)
-    longest = "a: " + "1" * (yaml_source.MAX_DIGITS + extra)
+    deepest = "[" * (reader.MAX_DEPTH + extra) + "]" * (reader.MAX_DEPTH + extra)
+    largest = "a: " + "x" * (reader.MAX_BYTES - 3 + extra)
+    longest = "a: " + "1" * (reader.MAX_DIGITS + extra)
     if not extra:
         for text in (deepest, largest, longest):
             read(text)

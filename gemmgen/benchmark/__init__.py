@@ -7,17 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from gemmgen import builder, folder, shapes
+from gemmgen.base.errors import UsageError, quoted, unknown
 from gemmgen.benchmark.contest import call_time, contest
 from gemmgen.benchmark.peers import PEERS
 from gemmgen.benchmark.results import Benchmark, Roofline
-from gemmgen.errors import UsageError, quoted, unknown
+from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.measurement import Gpu, environment
 from gemmgen.measurement.gpu import architecture, require
-from gemmgen.plan import Plan, fingerprint, load
-from gemmgen.shapes import Shape
-from gemmgen.targets import TARGETS, Target
-from gemmgen.verification import subject
+from gemmgen.output import builder, folder
+from gemmgen.select.plan import Plan, fingerprint, load
+from gemmgen.spec import shapes
+from gemmgen.spec.shapes import Shape
+from gemmgen.verification.example import subject
 
 OnDone = Callable[[str], object]
 

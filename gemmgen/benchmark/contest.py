@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gemmgen.base.errors import EnvironmentMissing
 from gemmgen.benchmark.peers import PEERS, Contestant, returning, takes_out
 from gemmgen.benchmark.results import AGAIN, EMPTY, OURS, CallTime, Roofline, Row
-from gemmgen.errors import EnvironmentMissing
 from gemmgen.measurement import Device, Problem, cpu_time, judge, problem, race
-from gemmgen.plan import Plan
-from gemmgen.shapes import Shape
+from gemmgen.select.plan import Plan
+from gemmgen.spec.shapes import Shape
 
 Launcher = Callable[..., Any]
 

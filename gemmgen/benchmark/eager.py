@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from gemmgen.epilogue import Statement
-from gemmgen.expression import Binary, Call, Name, Negate, Node, names, spell
-from gemmgen.functions import OPS, Op
+from gemmgen.epilogue.checked import Statement
+from gemmgen.epilogue.expression import Binary, Call, Name, Negate, Node, names, spell
 from gemmgen.measurement import Problem
-from gemmgen.operations import OPERATIONS
-from gemmgen.plan import Plan
-from gemmgen.verification.reference import torch_dtype
+from gemmgen.select.plan import Plan
+from gemmgen.tables.functions import OPS, Op
+from gemmgen.tables.operations import OPERATIONS
+from gemmgen.verification.oracle.reference import torch_dtype
 
 Value: TypeAlias = Tensor | float
 

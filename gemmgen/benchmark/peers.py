@@ -12,11 +12,11 @@ import torch
 from torch.nn import functional
 
 from gemmgen.benchmark import eager
-from gemmgen.expression import Binary, Call, Name, Node, Number, spell
+from gemmgen.epilogue.expression import Binary, Call, Name, Node, Number, spell
 from gemmgen.measurement import Problem
-from gemmgen.operations import OPERATIONS
-from gemmgen.plan import Plan
-from gemmgen.verification.reference import torch_dtype
+from gemmgen.select.plan import Plan
+from gemmgen.tables.operations import OPERATIONS
+from gemmgen.verification.oracle.reference import torch_dtype
 
 Entry = Callable[[], Any]
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gemmgen import drawing
+from gemmgen.base import style
+from gemmgen.base.files import blamed
+from gemmgen.base.style import COLOURS, MARKERS, bare, blank, grid
 from gemmgen.benchmark.results import Benchmark, Row, geometric_mean
-from gemmgen.disk import blamed
-from gemmgen.drawing import COLOURS, MARKERS, bare, blank, grid
 
 FASTER, SLOWER = COLOURS[:2]
 
@@ -25,7 +25,7 @@ def write(report: Benchmark, folder: Path) -> list[Path]:
         path = folder / name
         with blamed("write", path):
             folder.mkdir(parents=True, exist_ok=True)
-        drawing.save(figure, path)
+        style.save(figure, path)
         written.append(path)
     return written
 
@@ -135,7 +135,7 @@ def roofline(report: Benchmark) -> Figure | None:
     figure = blank(8.5, 5.2)
     axes = figure.subplots()
     intensities = [row.shape.flops / row.traffic for row in report.rows]
-    drawing.roofs(axes, rates.bandwidth, roofs, intensities)
+    style.roofs(axes, rates.bandwidth, roofs, intensities)
     for position, kind in enumerate(kinds):
         rows = [row for row in report.rows if row.kind == kind]
         axes.scatter(
@@ -162,7 +162,7 @@ def _headline(figure: Figure, title: str, report: Benchmark) -> None:
     made = [
         f"{key} {facts[key]}" for key in ("torch", "triton", "date") if key in facts
     ]
-    drawing.headline(figure, title, ", ".join([facts.get("gpu", ""), *made]))
+    style.headline(figure, title, ", ".join([facts.get("gpu", ""), *made]))
 
 
 def _spelled(row: Row) -> str:

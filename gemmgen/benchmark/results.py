@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gemmgen.measurement import Timing
-from gemmgen.shapes import Shape
-from gemmgen.shapes import parse as parse_shape
+from gemmgen.spec.shapes import Shape
+from gemmgen.spec.shapes import parse as parse_shape
 
 OURS, AGAIN, EMPTY = "ours", "again", "empty"
 """The kernel, the same kernel as its own rival, and a call that does nothing."""

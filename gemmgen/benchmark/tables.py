@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from gemmgen.base.text_table import table
 from gemmgen.benchmark.results import (
     OURS,
     PRIVATE,
@@ -11,7 +12,6 @@ from gemmgen.benchmark.results import (
     geometric_mean,
     ratios,
 )
-from gemmgen.output import table
 
 Cells = dict[str, str]
 
@@ -68,9 +68,9 @@ def notes(report: Benchmark) -> list[str]:
         "and lowest. noise: the same kernel raced against itself. error: root mean "
         "square against float64, relative.",
         f"An empty call takes {report.empty * 1e6:.2f} µs; it is not subtracted.",
-        f"roofline: by the rates of gemmgen/targets.py for {roofline.gpu}, {rates} "
-        f"TFLOP/s and {roofline.bandwidth / 1e12:.2f} TB/s, sustained: a short burst "
-        "can be faster.",
+        "roofline: by the rates of gemmgen/hardware/targets.py for "
+        f"{roofline.gpu}, {rates} TFLOP/s and {roofline.bandwidth / 1e12:.2f} TB/s, "
+        "sustained: a short burst can be faster.",
     ]
 
 

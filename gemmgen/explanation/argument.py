@@ -8,9 +8,20 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from itertools import count
 
-from gemmgen.block_cost import LOOPING
-from gemmgen.cost import Estimate, compulsory, estimate, planned_for
-from gemmgen.errors import UsageError, one_of, quoted
+from gemmgen.base.errors import UsageError, one_of, quoted
+from gemmgen.cost.mainloop import LOOPING
+from gemmgen.cost.resources import (
+    accumulator_registers,
+    fits,
+    instruction,
+    registers,
+    resident,
+    residents,
+    ring_blocks,
+    shared_memory,
+    threads,
+)
+from gemmgen.cost.time import Estimate, compulsory, estimate, planned_for
 from gemmgen.explanation.facts import (
     Argument,
     Block,
@@ -24,25 +35,15 @@ from gemmgen.explanation.facts import (
     Waves,
 )
 from gemmgen.explanation.serving import Case, calibrated, offers, target_of, tuning_of
-from gemmgen.gpus import target_named, unknown_target
-from gemmgen.model import (
-    accumulator_registers,
-    fits,
-    instruction,
-    registers,
-    resident,
-    residents,
-    ring_blocks,
-    shared_memory,
-    threads,
-)
-from gemmgen.plan import Plan
-from gemmgen.shapes import Shape
-from gemmgen.targets import TARGETS
-from gemmgen.tile_text import spelled
-from gemmgen.tuning_file import FOLDER, Tuning
+from gemmgen.hardware.gpus import target_named, unknown_target
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.select.plan import Plan
+from gemmgen.select.tile_text import spelled
+from gemmgen.select.tuning_file import FOLDER, Tuning
+from gemmgen.spec.shapes import Shape
 
 DEFAULT = Shape(4096, 4096, 4096)
+_RATES = "gemmgen/hardware/targets.py"
 _FITTED = "sm_90"
 """The target whose rates were measured; explained first where a kernel has it."""
 _MOST_SHOWN = 8
@@ -241,7 +242,9 @@ def _sources(case: Case, tunings: Sequence[Tuning]) -> Sources:
     return Sources(
         gpu=case.target.gpu,
         rates=asdict(case.target.rates),
-        rates_from=f"{FOLDER}/{fitted.file_name}" if fitted else "gemmgen/targets.py",
+        rates_from=(
+            f"{FOLDER}/{fitted.file_name}" if fitted else "gemmgen/hardware/targets.py"
+        ),
         tuning=_file(case.tuning) if case.tuning else None,
         measured_here=bool(case.times),
     )

@@ -6,8 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from gemmgen import drawing
-from gemmgen.drawing import COLOURS, GREY, blank, grid
+from gemmgen.base import style
+from gemmgen.base.style import COLOURS, GREY, blank, grid
 from gemmgen.explanation.facts import Argument
 
 _PREDICTED, _MEASURED = COLOURS[:2]
@@ -15,7 +15,7 @@ _PREDICTED, _MEASURED = COLOURS[:2]
 
 def write(told: Argument, path: Path) -> None:
     """Write the picture as PNG."""
-    drawing.save(picture(told), path)
+    style.save(picture(told), path)
 
 
 def picture(told: Argument) -> Figure:
@@ -26,7 +26,7 @@ def picture(told: Argument) -> Figure:
     _roofline(right, told)
     title = f"{told.kernel}, {told.shape.replace('x', ' × ')}"
     line = f"{told.choice.tile}; {told.target}, {told.sources.gpu}; predicted"
-    drawing.headline(figure, title, line)
+    style.headline(figure, title, line)
     return figure
 
 
@@ -71,7 +71,7 @@ def _roofline(axes: Axes, told: Argument) -> None:
     """The kernel at its FLOP a byte: predicted, and measured where it was."""
     roof, guess = told.roofline, told.prediction
     shown = [roof.intensity, roof.ridge / 30]  # some of the slope at least
-    drawing.roofs(axes, roof.bandwidth, {roof.peak: [roof.kind]}, shown)
+    style.roofs(axes, roof.bandwidth, {roof.peak: [roof.kind]}, shown)
     axes.plot(
         [roof.intensity], [guess.flops_per_second / 1e12], linestyle="none",
         marker="o", color=_PREDICTED, label=f"predicted: {guess.share:.0%} of the roof",

@@ -7,20 +7,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gemmgen.choice import describes_operands, serves
-from gemmgen.cost import fills, predicted_time
-from gemmgen.dispatch import Row, Table
-from gemmgen.dtypes import DTYPES
+from gemmgen.cost.resources import fits
+from gemmgen.cost.tile import Tile
+from gemmgen.cost.time import fills, predicted_time
+from gemmgen.cost.why_not import Kernel, why_not
 from gemmgen.explanation.facts import Choice, Offer, TableRow
-from gemmgen.model import Tile, fits
-from gemmgen.plan import Plan
-from gemmgen.reasons import Kernel, why_not
-from gemmgen.schedules import SCHEDULES, described
-from gemmgen.schema import AUTO
-from gemmgen.shapes import Shape
-from gemmgen.targets import TARGETS, Target
-from gemmgen.tile_text import spelled
-from gemmgen.tuning_file import Measured, Tuning
+from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.select.model_table import describes_operands, serves
+from gemmgen.select.plan import Plan
+from gemmgen.select.table import Row, Table
+from gemmgen.select.tile_text import spelled
+from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.spec.schema import AUTO
+from gemmgen.spec.shapes import Shape
+from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.schedules import SCHEDULES, described
 
 _DESCRIBED = 16
 """Bytes that rows of a described tensor are a multiple of."""

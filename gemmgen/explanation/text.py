@@ -3,8 +3,8 @@
 import textwrap
 from collections.abc import Iterable, Iterator
 
+from gemmgen.base.text_table import table
 from gemmgen.explanation.facts import Argument, Depth, Stages, TableRow
-from gemmgen.output import table
 
 _WIDTH = 88
 _TIED = "\u00a0"
@@ -265,7 +265,7 @@ def _alternatives(told: Argument) -> Iterator[str]:
 def _sources(told: Argument) -> Iterator[str]:
     rates, sources = told.sources.rates, told.sources
     yield (
-        f"predicted times: gemmgen/cost.py with the rates of the {sources.gpu} "
+        f"predicted times: gemmgen/cost/time.py with the rates of the {sources.gpu} "
         f"({sources.rates_from}): clock {rates['clock'] / 1e9:.2f}{_TIED}GHz, "
         f"L2 {rates['l2_bandwidth'] / 1e12:.1f}{_TIED}TB/s, "
         f"memory {rates['memory_bandwidth'] / 1e12:.2f}{_TIED}TB/s, "

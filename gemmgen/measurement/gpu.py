@@ -9,7 +9,7 @@ from importlib.metadata import version
 
 import torch
 
-from gemmgen.errors import EnvironmentMissing
+from gemmgen.base.errors import EnvironmentMissing
 from gemmgen.measurement.race import Call, wall_clock
 
 _TIMES_L2 = 4

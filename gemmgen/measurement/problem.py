@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from gemmgen.plan import Plan
-from gemmgen.shapes import Shape
-from gemmgen.verification.cases import Case, numbers
-from gemmgen.verification.comparison import accepted
-from gemmgen.verification.examples import Call, as_matrices, input_shapes
-from gemmgen.verification.reference import Inputs, expected, torch_dtype
+from gemmgen.select.plan import Plan
+from gemmgen.spec.shapes import Shape
+from gemmgen.verification.cases.cases import Case, numbers
+from gemmgen.verification.example.one_example import Call, as_matrices, input_shapes
+from gemmgen.verification.oracle.comparison import accepted
+from gemmgen.verification.oracle.reference import Inputs, expected, torch_dtype
 
 NUMBER = 0.5
 """The value of every operand that is a Python float."""

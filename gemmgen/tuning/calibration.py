@@ -5,15 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from gemmgen import tuning_file
-from gemmgen.cost import predicted_time
-from gemmgen.errors import UsageError
-from gemmgen.model import Product, Tile
-from gemmgen.plan import Plan, load
-from gemmgen.shapes import Shape
-from gemmgen.targets import TARGETS, Rates, Target
+from gemmgen.base.errors import UsageError
+from gemmgen.cost.tile import Product, Tile
+from gemmgen.cost.time import predicted_time
+from gemmgen.hardware.targets import TARGETS, Rates, Target
+from gemmgen.select import tuning_file
+from gemmgen.select.plan import Plan, load
+from gemmgen.select.tuning_file import Tuning
+from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.record import measured, write
-from gemmgen.tuning_file import Tuning
 
 OnStep = Callable[[str], object]
 

@@ -7,22 +7,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
-from gemmgen.cost import predicted_time
-from gemmgen.model import (
-    FILL,
-    GROUP_M,
-    LINE_BYTES,
-    Tile,
-    accumulator_registers,
-    block_k,
-    fits,
-    spills,
-)
-from gemmgen.plan import Plan
-from gemmgen.reasons import Kernel, why_not
-from gemmgen.schedules import FALLBACK, SCHEDULES, SPECIALIZED, transposes
-from gemmgen.shapes import Shape
-from gemmgen.targets import Target
+from gemmgen.cost.resources import accumulator_registers, block_k, fits, spills
+from gemmgen.cost.tile import FILL, GROUP_M, LINE_BYTES, Tile
+from gemmgen.cost.time import predicted_time
+from gemmgen.cost.why_not import Kernel, why_not
+from gemmgen.hardware.targets import Target
+from gemmgen.select.plan import Plan
+from gemmgen.spec.shapes import Shape
+from gemmgen.tables.schedules import FALLBACK, SCHEDULES, SPECIALIZED, transposes
 
 MOST = 48
 """Tiles that are timed at a shape: the model's best..."""

@@ -8,15 +8,23 @@ import math
 from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
-from gemmgen.choice import FEW, ROUGH, describes_operands, first, reached, sampled
-from gemmgen.cost import Sizes, predicted_time
-from gemmgen.decision import ANY, Grid, Point, Rule, decide
-from gemmgen.model import Tile, spills
-from gemmgen.plan import Plan
-from gemmgen.shapes import Shape
-from gemmgen.targets import Target
-from gemmgen.tuning_file import Times
-from gemmgen.waves import with_full_waves
+from gemmgen.cost.resources import spills
+from gemmgen.cost.tile import Tile
+from gemmgen.cost.time import Sizes, predicted_time
+from gemmgen.hardware.targets import Target
+from gemmgen.select.decision_list import ANY, Grid, Point, Rule, decide
+from gemmgen.select.model_table import (
+    FEW,
+    ROUGH,
+    describes_operands,
+    first,
+    reached,
+    sampled,
+)
+from gemmgen.select.plan import Plan
+from gemmgen.select.tuning_file import Times
+from gemmgen.select.waves import with_full_waves
+from gemmgen.spec.shapes import Shape
 
 GRID = Grid(
     (1, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096, ANY),

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gemmgen.disk import blamed, pinned
-from gemmgen.model import Tile
-from gemmgen.plan import Plan
-from gemmgen.shapes import Shape
-from gemmgen.targets import Target
+from gemmgen.base.files import blamed, pinned
+from gemmgen.cost.tile import Tile
+from gemmgen.hardware.targets import Target
+from gemmgen.select.plan import Plan
+from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.choice import rules_for
-from gemmgen.tuning_file import Measured, Tuning
 
 
 def measured(

@@ -8,18 +8,19 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from gemmgen import shapes, tuning_file
-from gemmgen.errors import EnvironmentMissing, UsageError, quoted
+from gemmgen.base.errors import EnvironmentMissing, UsageError, quoted
+from gemmgen.cost.tile import Tile
+from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.measurement import Gpu, environment
 from gemmgen.measurement.gpu import architecture, require
-from gemmgen.model import Tile
-from gemmgen.plan import Plan, load
-from gemmgen.shapes import Shape
-from gemmgen.targets import TARGETS, Target
-from gemmgen.tile_text import spelled
+from gemmgen.select import tuning_file
+from gemmgen.select.plan import Plan, load
+from gemmgen.select.tile_text import spelled
+from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.spec import shapes
+from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.record import measured, write
 from gemmgen.tuning.trial import Trial
-from gemmgen.tuning_file import Measured, Tuning
 
 OnDone = Callable[[str], object]
 

@@ -14,18 +14,18 @@ from typing import Any
 
 import torch
 
-from gemmgen import render
-from gemmgen.dispatch import Row, Table
-from gemmgen.folder import SHARED
+from gemmgen.cost.tile import Tile
+from gemmgen.hardware.targets import Target
 from gemmgen.measurement import Device, Problem, judge, problem, race
-from gemmgen.model import Tile
-from gemmgen.plan import Plan
-from gemmgen.schedules import SCHEDULES, described
-from gemmgen.shapes import Shape
-from gemmgen.targets import Target
-from gemmgen.tile_text import spelled
+from gemmgen.output.folder import SHARED
+from gemmgen.render import render
+from gemmgen.select.plan import Plan
+from gemmgen.select.table import Row, Table
+from gemmgen.select.tile_text import spelled
+from gemmgen.spec.shapes import Shape
+from gemmgen.tables.schedules import SCHEDULES, described
 from gemmgen.tuning.candidates import at_shape, candidates
-from gemmgen.verification import subject
+from gemmgen.verification.example import subject
 
 _FINALISTS = 8
 _KEPT = 16

@@ -10,16 +10,16 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from gemmgen import builder
-from gemmgen.errors import Interrupted, UsageError, quoted
-from gemmgen.plan import load
-from gemmgen.verification import sanitizer
-from gemmgen.verification.outcome import Outcome
-from gemmgen.verification.pool import Ready, run_checks
-from gemmgen.verification.process import Subject
+from gemmgen.base.errors import Interrupted, UsageError, quoted
+from gemmgen.output import builder
+from gemmgen.select.plan import load
+from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.mutate.selftest import Kill
+from gemmgen.verification.mutate.selftest import self_test as own_test
 from gemmgen.verification.report import Verification, environment
-from gemmgen.verification.selftest import Kill
-from gemmgen.verification.selftest import self_test as own_test
+from gemmgen.verification.run.pool import Ready, run_checks
+from gemmgen.verification.run.process import Subject
+from gemmgen.verification.sanitize import sanitizer
 
 OnDone = Callable[[str], object]
 

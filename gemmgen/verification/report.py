@@ -8,11 +8,11 @@ from importlib.metadata import version
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from gemmgen.folder import SHARED
-from gemmgen.output import table
-from gemmgen.verification.outcome import Outcome
-from gemmgen.verification.sanitizer import TOOLS
-from gemmgen.verification.selftest import Kill, kill_table
+from gemmgen.base.text_table import table
+from gemmgen.output.folder import SHARED
+from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.mutate.selftest import Kill, kill_table
+from gemmgen.verification.sanitize.sanitizer import TOOLS
 
 _MOST_NOTES = 3
 """Of a check, in text."""

@@ -98,7 +98,7 @@ def test_new_sizes_compile_few_kernels(generated) -> None:
             module.TILES, a.device, (m, n, k), tma=(a, b), persistent=(a, b, c),
             warp_specialized=(a, b, c),
         )  # fmt: skip
-        single = tile.parts(tile.count(m, n), k, a.device) == 1
+        single = tile.parts(tile.tiles(m, n), k, a.device) == 1
         aligned = min(8, k & -k)
         expected.add((tile, size_class(n), size_class(k), aligned, single))
     assert 1 < compiled(module) <= len(expected) < 100

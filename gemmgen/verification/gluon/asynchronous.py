@@ -24,7 +24,7 @@ from gemmgen.verification.gluon.registers import (
 )
 from gemmgen.verification.gluon.shared import Access
 from gemmgen.verification.gluon.views import View
-from gemmgen.verification.interpreter import factor
+from gemmgen.verification.interpret.interpreter import factor
 
 _WARPS, _ROWS = 4, 16
 """Warps that multiply together, and rows of each."""

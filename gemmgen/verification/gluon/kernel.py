@@ -10,13 +10,13 @@ import torch
 from triton.experimental import gluon
 from triton.runtime.interpreter import InterpretedFunction
 
-from gemmgen.verification import interpreter
 from gemmgen.verification.gluon.descriptors import Descriptor
 from gemmgen.verification.gluon.language import device_function, enter, stand_ins
 from gemmgen.verification.gluon.misuse import MARK, cause
 from gemmgen.verification.gluon.policies import POLICIES, Choices, Policy
 from gemmgen.verification.gluon.program import Program
-from gemmgen.verification.hardware import check_described
+from gemmgen.verification.interpret import interpreter
+from gemmgen.verification.interpret.hardware import check_described
 
 
 def interpret() -> None:

@@ -17,21 +17,21 @@ import torch
 import triton
 from triton.runtime._allocation import set_profile_allocator
 
-from gemmgen.plan import Plan
-from gemmgen.verification import subject
-from gemmgen.verification.cases import numbers
-from gemmgen.verification.examples import Wrong
+from gemmgen.select.plan import Plan
+from gemmgen.verification.cases.cases import numbers
+from gemmgen.verification.example import subject
+from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.calls import Call, Facts, call_of
-from gemmgen.verification.launches.driver import Driver, Launched
-from gemmgen.verification.launches.executed import run
 from gemmgen.verification.launches.oracle import (
     Expected,
     check_launch,
     check_matrices,
     check_returned,
 )
-from gemmgen.verification.launches.record import difference
 from gemmgen.verification.launches.workspaces import Workspaces
+from gemmgen.verification.stand_in.driver import Driver, Launched
+from gemmgen.verification.stand_in.executed import run
+from gemmgen.verification.stand_in.record import difference
 
 _CAPTURING = 1000
 """What is added to a stream's handle while it is captured."""

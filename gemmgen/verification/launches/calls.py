@@ -10,13 +10,13 @@ from typing import Any
 
 import torch
 
-from gemmgen.operations import OPERATIONS
-from gemmgen.plan import Plan
-from gemmgen.verification.cases import Case, input_tensors, numbers
-from gemmgen.verification.examples import input_shapes
-from gemmgen.verification.launches.tensors import Gpus
-from gemmgen.verification.reference import torch_dtype
-from gemmgen.verification.views import VIEWS, View
+from gemmgen.select.plan import Plan
+from gemmgen.tables.operations import OPERATIONS
+from gemmgen.verification.cases.cases import Case, input_tensors, numbers
+from gemmgen.verification.cases.views import VIEWS, View
+from gemmgen.verification.example.one_example import input_shapes
+from gemmgen.verification.oracle.reference import torch_dtype
+from gemmgen.verification.stand_in.tensors import Gpus
 
 FAR, SHIFTED, PITCHED = "far", "8 bytes further", "8 bytes longer"
 """A view of which some rows are beyond 2^31 elements, at times each 2^31 from the last;

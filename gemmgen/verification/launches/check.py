@@ -11,20 +11,20 @@ from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
-from gemmgen.plan import Plan
-from gemmgen.verification import subject
-from gemmgen.verification.examples import Wrong
+from gemmgen.select.plan import Plan
+from gemmgen.verification.basics.failure import Fault, told
+from gemmgen.verification.basics.profiles import Profile
+from gemmgen.verification.example import subject
+from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
-from gemmgen.verification.launches.driver import Driver
 from gemmgen.verification.launches.habits import habits
-from gemmgen.verification.launches.installation import install
 from gemmgen.verification.launches.kernels import kernels
 from gemmgen.verification.launches.machine import each_alone, machine
 from gemmgen.verification.launches.mishaps import mishaps
 from gemmgen.verification.launches.places import places
 from gemmgen.verification.launches.rows import rows
-from gemmgen.verification.profiles import Profile
-from gemmgen.verification.trouble import Fault, told
+from gemmgen.verification.stand_in.driver import Driver
+from gemmgen.verification.stand_in.installation import install
 
 _STEPS = 20
 

@@ -13,11 +13,11 @@ from unittest.mock import patch
 import torch
 import triton
 
-from gemmgen.verification.cases import input_tensors, numbers
-from gemmgen.verification.examples import Wrong
+from gemmgen.verification.cases.cases import input_tensors, numbers
+from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench, several
 from gemmgen.verification.launches.calls import Facts
-from gemmgen.verification.launches.turns import in_turns
+from gemmgen.verification.stand_in.turns import in_turns
 
 _MOST = 8
 """What the limits of what is remembered are set to."""

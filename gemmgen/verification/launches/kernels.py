@@ -5,8 +5,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gemmgen.verification import subject
-from gemmgen.verification.examples import Wrong
+from gemmgen.verification.example import subject
+from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
 
 

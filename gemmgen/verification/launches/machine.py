@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 from hypothesis import strategies
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from gemmgen.operations import OPERATIONS
-from gemmgen.plan import Plan
-from gemmgen.verification.cases import input_tensors, numbers
+from gemmgen.select.plan import Plan
+from gemmgen.tables.operations import OPERATIONS
+from gemmgen.verification.cases.cases import input_tensors, numbers
+from gemmgen.verification.cases.views import FOR_OUTPUTS, VIEWS
 from gemmgen.verification.launches.bench import Bench, several
 from gemmgen.verification.launches.calls import OUTS, OWN_VIEWS, Call, Facts
 from gemmgen.verification.launches.real import RealBench
-from gemmgen.verification.launches.turns import in_turns
-from gemmgen.verification.views import FOR_OUTPUTS, VIEWS
+from gemmgen.verification.stand_in.turns import in_turns
 
 _SIZES = (64, 1, 16, 128, 7, 60, 72, 1000, 4096, 0)
 _NUMBERS = (1.0, 0.0, -0.0, -3.0, 0.3, 2, float("inf"), float("nan"), True, "1.0")

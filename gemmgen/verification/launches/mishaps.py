@@ -9,10 +9,10 @@ from unittest.mock import patch
 
 import torch
 
-from gemmgen.verification.examples import Wrong
+from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
-from gemmgen.verification.launches.driver import Launched
 from gemmgen.verification.launches.habits import direct
+from gemmgen.verification.stand_in.driver import Launched
 
 
 def mishaps(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:

@@ -10,14 +10,14 @@ from typing import Any
 
 import torch
 
-from gemmgen.layouts import Matrix
-from gemmgen.plan import Plan
-from gemmgen.verification.examples import Wrong
+from gemmgen.select.plan import Plan
+from gemmgen.tables.layouts import Matrix
+from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.calls import Call, Facts
-from gemmgen.verification.launches.compiled import HOST_TYPES, TF32, TYPES
-from gemmgen.verification.launches.driver import PROCESSORS, Launched
-from gemmgen.verification.launches.record import Described, check_assumptions, named
-from gemmgen.verification.reference import torch_dtype
+from gemmgen.verification.oracle.reference import torch_dtype
+from gemmgen.verification.stand_in.compiled import HOST_TYPES, TF32, TYPES
+from gemmgen.verification.stand_in.driver import PROCESSORS, Launched
+from gemmgen.verification.stand_in.record import Described, check_assumptions, named
 
 _MANY_TILES = ("_persistent_kernel", "_warp_specialized_kernel")
 

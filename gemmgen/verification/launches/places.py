@@ -5,10 +5,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gemmgen.verification.examples import Wrong
+from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.launches.calls import Call
-from gemmgen.verification.reference import torch_dtype
+from gemmgen.verification.oracle.reference import torch_dtype
 
 _M, _N = 5, 24
 _K = _N

@@ -12,14 +12,14 @@ from typing import Any
 import torch
 import triton
 
-from gemmgen.plan import Plan
-from gemmgen.verification import examples
-from gemmgen.verification.cases import numbers
-from gemmgen.verification.comparison import Block
-from gemmgen.verification.examples import Wrong, bits
+from gemmgen.select.plan import Plan
+from gemmgen.verification.cases.cases import numbers
+from gemmgen.verification.example import one_example
+from gemmgen.verification.example.one_example import Wrong, bits
 from gemmgen.verification.launches.bench import Made, several, unknowing
 from gemmgen.verification.launches.calls import Call, Facts, call_of
 from gemmgen.verification.launches.oracle import check_returned
+from gemmgen.verification.oracle.comparison import Block
 
 _TRIED: dict[str, Sequence[Any]] = {
     "rows": ((64,), (16,), (5,)),
@@ -115,8 +115,8 @@ class RealBench:
             names = numbers(self.plan)
             values = {name: float(call.inputs[name]) for name in names}
             tensors = {k: v for k, v in call.inputs.items() if k not in names}
-            theirs = examples.Call(tensors, values, None)
-            examples.check_results(self.plan, theirs, list(afresh), _BLOCK)
+            theirs = one_example.Call(tensors, values, None)
+            one_example.check_results(self.plan, theirs, list(afresh), _BLOCK)
 
     def perform(self, launcher: Any, facts: Facts, call: Call) -> Made:
         """Call, with devices and streams as they are to be, and wait."""

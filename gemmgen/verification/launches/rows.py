@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from gemmgen.operations import OPERATIONS
-from gemmgen.verification.examples import Wrong
+from gemmgen.tables.operations import OPERATIONS
+from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.launches.calls import Facts
 from gemmgen.verification.launches.habits import counting, direct, few_kept, tables

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from gemmgen.verification.examples import Wrong
-from gemmgen.verification.launches.driver import Driver, Launched
-from gemmgen.verification.launches.record import named
+from gemmgen.verification.example.one_example import Wrong
+from gemmgen.verification.stand_in.driver import Driver, Launched
+from gemmgen.verification.stand_in.record import named
 
 
 class Workspaces:

@@ -1,0 +1,1 @@
+"""The command line: arguments, what commands print, exit codes."""

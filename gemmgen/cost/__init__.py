@@ -1,0 +1,1 @@
+"""What a tile takes of a target: memory, registers, time; knows no spec."""

@@ -1,0 +1,204 @@
+"""What a K block costs an SM, and what follows the last one, whatever the shape.
+
+Pure arithmetic: physical limits from `targets`, constants measured as they say.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import cache
+
+from gemmgen.cost.resources import instruction, ring_blocks, sides, threads
+from gemmgen.cost.tile import Product, Tile
+from gemmgen.hardware.targets import Target
+from gemmgen.tables.layouts import LAYOUTS
+from gemmgen.tables.schedules import SCHEDULES, SPECIALIZED, from_registers
+
+_SHARED_BYTES_PER_CLOCK = 128
+"""What shared memory of an SM reads or writes (CUDA C++ Best Practices Guide)."""
+
+_LANES = 128
+"""Instructions that an SM finishes in a clock on fp32 values."""
+
+LOOPING = ("persistent", SPECIALIZED)
+"""Schedules whose programs, one on each SM, take tile after tile."""
+
+_IN_STEP = 1.3
+"""How much more L2 serves programs that stay in step: 14.8 against 11.4 TB/s (H200,
+4096^3: 64x128 tiles in warp_specialized; 64x64, 64x128 and 128x128 in tma). Those of
+one turn do, in any schedule: 15.4 TB/s with 32x64x128 in tma, 512 x 512 x 8192."""
+
+_UNROLLED = 4
+"""Blocks that gemv's loop loads at a time."""
+
+SECTOR = 32
+"""Bytes that memory and L2 move at a time."""
+
+_WHOLE, _ASYNCHRONOUS = 16, 4
+"""Bytes that a thread loads at most, and at least to load them past its registers."""
+
+_APART = 0.1e-9
+"""Seconds of an SM to load elements of less than 16 bytes (bf16 NT, ten shapes with K
+of 1023 to 3001, H200: 0.08 to 0.17)."""
+
+_HELD = 64
+"""Elements loaded one by one that a thread holds without spills (the same tiles: 96
+take 2 times as long, 128 take 8)."""
+
+_COLLISIONS = 2.05
+"""How much longer multiply-adds take where B lies along K, as if the banks of shared
+memory collided (ieee, 4096^3, H200: 6.34 ms NT, 3.09 NN, the same tile)."""
+
+_TURNED = 0.29e-9
+"""Seconds of an SM to turn an element over for a unit that reads along K alone (tf32
+NN, 4096^3, tiled, H200: 1.57 to 1.65 ms with 128x64, 128x128 and 128x256, 3.01 with
+64x128)."""
+
+_DIVIDED, _THRICE = 0.02e-9, 0.35
+"""Seconds of an SM to split an element in two, and what three products add to their own
+time (tf32x3 NT, 4096^3, H200: 64x64 takes 216 ns longer than the unit for a K block,
+64x128 260, 128x128 610)."""
+
+
+_HELD_AT_LEAST, _TAKEN = 90e-9, 0.039e-9
+"""Seconds of a specialized consumer from a block's arrival to its left side in
+registers, and for each element of that (tf32 NN, 4096^3, H200: a block of 128x128x32
+takes 0.41 us, 128x128x64 0.75, 128x256x32 0.74; of 256x128x32 0.66, as the unit)."""
+
+
+_UNIT_ROWS = {"wgmma": 64, "tcgen05": 64, "mma": 16}
+"""Rows that a tensor core multiplies at least."""
+
+
+@dataclass(frozen=True)
+class BlockCost:
+    """Seconds that a K block keeps the unit, shared memory and L2 of an SM busy.
+
+    The unit can start once operands are `prepared` in registers. A load has the time of
+    `ahead` blocks to arrive in. `flops` run, `moved` bytes pass shared memory and
+    `loaded` ones leave L2.
+    """
+
+    unit: float
+    prepared: float
+    shared: float
+    l2: float
+    ahead: int
+    flops: int
+    moved: int
+    loaded: int
+
+    @property
+    def seconds(self) -> float:
+        """The time of a block when no load is waited for."""
+        return max(self.unit + self.prepared, self.shared, self.l2)
+
+    @property
+    def limit(self) -> str:
+        """What it waits for: the unit, shared memory or L2."""
+        if self.seconds == self.unit + self.prepared:
+            return "unit"
+        return "shared" if self.seconds == self.shared else "l2"
+
+
+@cache
+def block_cost(
+    tile: Tile, product: Product, target: Target, width: int, cut: bool, joint: bool
+) -> BlockCost:
+    """The cost of a K block of A and B.
+
+    Rows start at multiples of `width` elements, which pointers load at once; `cut` says
+    that rows start inside a sector, so that one more is read, `joint` that programs
+    stay in step. Blocks are written to shared memory once and read once.
+    """
+    rates, row = target.rates, SCHEDULES[tile.schedule]
+    rows, columns = sides(tile, product)
+    by = instruction(tile, product, target)
+    rows = max(rows, _UNIT_ROWS.get(by, 1))
+    line = tile.k * product.bytes
+    flops = 2 * rows * columns * tile.k
+    unit = flops / target.flops_per_clock[product.kind]
+    if by == "fma":
+        unit *= _fma_slowdown(tile, product)
+    loaded = (tile.m + tile.n) * line
+    moved = 0 if tile.streams else loaded + (rows + columns) * line
+    if cut:
+        loaded = round(loaded * (1 + SECTOR / line))
+    bandwidth = rates.l2_bandwidth * (_IN_STEP if joint else 1)
+    if row.described or tile.streams:
+        width = _WHOLE
+    return BlockCost(
+        unit / rates.clock,
+        _preparing(tile, product, target, width, unit / rates.clock),
+        moved / _SHARED_BYTES_PER_CLOCK / rates.clock,
+        loaded / (bandwidth / target.sms),
+        _UNROLLED if tile.streams else _ahead(tile, product, target, width),
+        flops,
+        moved,
+        loaded,
+    )
+
+
+def _fma_slowdown(tile: Tile, product: Product) -> float:
+    """How much longer multiply-adds take for what they read from shared memory.
+
+    A thread has a square of the tile and reads its sides in pairs: 3.22 ms with 128x128
+    and 8 warps (NN, 4096^3, H200), where multiply-adds alone take 2.8.
+    """
+    reads = 1 / math.sqrt(tile.m * tile.n / threads(tile))
+    along_k = LAYOUTS[product.layout].b_transposed
+    return (1 + reads) * (_COLLISIONS if along_k else 1)
+
+
+def _ahead(tile: Tile, product: Product, target: Target, width: int) -> int:
+    """K blocks whose loads are under way while one is multiplied."""
+    if width * product.bytes < _ASYNCHRONOUS:
+        return 0
+    return ring_blocks(tile, product, target) - 1
+
+
+def _preparing(
+    tile: Tile, product: Product, target: Target, width: int, unit: float
+) -> float:
+    """Seconds that registers work on a K block before its `unit` seconds.
+
+    wgmma reads tf32 along K alone: what lies otherwise is turned over, of a product
+    split in three only the right block, since the left comes from registers anyhow.
+    """
+    seconds = 0.0
+    if width * product.bytes < _WHOLE:
+        elements = (tile.m + tile.n) * tile.k
+        held = width * product.bytes < _ASYNCHRONOUS
+        spilled = max(1.0, elements / (_HELD * threads(tile))) ** 3 if held else 1.0
+        seconds += elements / width * spilled * _APART
+    if tile.schedule == SPECIALIZED:
+        return seconds + _taking(tile, product, unit)
+    if instruction(tile, product, target) == "wgmma":
+        layout, turned = LAYOUTS[product.layout], SCHEDULES[tile.schedule].transposes
+        m, n = tile.m * layout.a_transposed, tile.n * (not layout.b_transposed)
+        if product.kind == "tf32":
+            seconds += (m + n) * tile.k * _TURNED
+        if product.kind == "tf32x3":
+            seconds += (m if turned else n) * tile.k * _TURNED
+            seconds += (tile.m + tile.n) * tile.k * _DIVIDED + _THRICE * unit
+    return seconds
+
+
+def _taking(tile: Tile, product: Product, unit: float) -> float:
+    """Seconds that the unit waits for what consumers load from shared memory for it.
+
+    Of those that share a tile, others multiply meanwhile: for half of the unit's time.
+    """
+    if not from_registers(tile.schedule, product.kind, product.layout):
+        return 0.0
+    elements = sides(tile, product)[0] * tile.k
+    hidden = 0.0 if tile.takes_turns else unit / 2
+    return max(0.0, _HELD_AT_LEAST + elements * _TAKEN - hidden)
+
+
+@cache
+def epilogue_time(tile: Tile, product: Product, target: Target) -> float:
+    """Seconds from a finished sum to its stored tile."""
+    elements = tile.m * tile.n
+    moved = max(product.out_bytes, product.tile_bytes) * elements
+    computed = product.operations * elements / _LANES / target.rates.clock
+    return moved / target.rates.store_bandwidth + computed

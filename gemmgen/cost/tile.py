@@ -1,0 +1,93 @@
+"""A tile, and the product that it is a part of, for all that reckons with them."""
+
+from dataclasses import dataclass
+
+from gemmgen.tables.schedules import (
+    FALLBACK,
+    SCHEDULES,
+    SPECIALIZED,
+)
+
+FILL = -1
+"""The split_k of a tile that is cut into as many parts as there are SMs for; a multiple
+of it makes so many programs for each."""
+
+GROUP_M = 8
+"""Tiles a column of the L2 order; 4 to 16 hardly differ on square shapes."""
+
+LINE_BYTES = 128
+"""A cache line: what a K block takes of each row, or a multiple of it."""
+
+LEAST_BLOCKS = 4
+"""K blocks of a part with FILL, one with 4 * FILL, as launchers have it."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """What is multiplied: storage bytes of an operand element, and the unit used.
+
+    `kind` is a key of `Target.flops_per_clock`: a dtype's name, or for fp32 inputs the
+    precision. `out_bytes` is the size of the largest result element, `tile_bytes` that
+    of all buffers for results and operands [m, n] together, `vector_bytes` that of the
+    largest operand [m] or [n], `matrix_bytes` and `result_bytes` those of all operands
+    [m, n] and of all results together. `passed` counts operands, and results beyond
+    the first. `operations` is what the epilogue computes for an element.
+    """
+
+    kind: str
+    bytes: int
+    out_bytes: int
+    tile_bytes: int = 0
+    layout: str = "NT"
+    vector_bytes: int = 0
+    matrix_bytes: int = 0
+    result_bytes: int = 0
+    passed: int = 0
+    operations: int = 0
+
+    @property
+    def accumulator_words(self) -> int:
+        """32-bit registers that one accumulator element takes."""
+        return 2 if self.kind == "fp64" else 1
+
+
+@dataclass(frozen=True)
+class Tile:
+    """The tile of one program: sizes in elements, `stages` of the load ring, warps.
+
+    `schedule` is the one that computes it, in `split_k` parts of K.
+    """
+
+    m: int
+    n: int
+    k: int
+    group_m: int
+    stages: int
+    warps: int
+    schedule: str = FALLBACK
+    split_k: int = 1
+
+    @property
+    def streams(self) -> bool:
+        """Whether its schedule streams B past rows of A, with no tensor core."""
+        return SCHEDULES[self.schedule].streams
+
+    @property
+    def described(self) -> bool:
+        """Whether its schedule takes some tensors through descriptors."""
+        return bool(SCHEDULES[self.schedule].described)
+
+    @property
+    def warpgroups(self) -> int:
+        """Of a specialized kernel: consumers of four warps that share a tile."""
+        return max(1, self.warps // 4)
+
+    @property
+    def takes_turns(self) -> bool:
+        """Of a specialized kernel: whether two consumers have a tile each."""
+        return self.schedule == SPECIALIZED and self.warpgroups == 1
+
+    @property
+    def consumers(self) -> int:
+        """Of a specialized kernel: all of them."""
+        return max(2, self.warpgroups)

@@ -1,0 +1,1 @@
+"""The language of epilogues: text → a checked tree."""

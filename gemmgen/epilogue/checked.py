@@ -1,0 +1,132 @@
+"""What a checked epilogue is: its statements, its operands, and their axes.
+
+The table `AXES` says what each operand index means; the parser is next door.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from gemmgen.epilogue.expression import Call, Name, Node, names, walk
+from gemmgen.tables.functions import OPS
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What an operand's index says: its sizes, and how it meets the tile [m, n]."""
+
+    axes: tuple[str, ...]
+    broadcast: str
+
+    @property
+    def text(self) -> str:
+        """`[m, n]`, as the language writes it."""
+        return f"[{', '.join(self.axes)}]"
+
+
+AXES: dict[tuple[str, ...], Axes] = {
+    row.axes: row
+    for row in (
+        Axes((), ""),
+        Axes(("n",), "[None, :]"),
+        Axes(("m",), "[:, None]"),
+        Axes(("m", "n"), ""),
+    )
+}
+
+
+def default_target(result: str, operands: Collection[str]) -> str:
+    """The name of a bare expression's result, which steps aside for an operand's."""
+    return "out" if result in operands else result
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An extra input of the epilogue and the axes that index it."""
+
+    name: str
+    axes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Statement:
+    """`target = value`; `axes` are those along which the value varies."""
+
+    target: str
+    value: Node
+    axes: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the value is a matrix over m and n."""
+        return len(self.axes) == 2
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """A checked epilogue: statements in order, operands in order of first use."""
+
+    statements: tuple[Statement, ...]
+    operands: tuple[Operand, ...]
+
+    def is_identity(self, target: str) -> bool:
+        """Whether the whole epilogue is `target = acc`, which leaves no trace."""
+        only = self.statements[0]
+        return len(self.statements) == 1 and (only.target, only.value) == (
+            target,
+            Name("acc"),
+        )
+
+    @property
+    def used(self) -> frozenset[str]:
+        """Every name that some statement reads."""
+        return frozenset(
+            name for statement in self.statements for name in names(statement.value)
+        )
+
+    @property
+    def registers(self) -> int:
+        """Registers to keep free beside the accumulator: 0, 64 or 96 in a thread.
+
+        A tile of values, such as a matrix operand or a function's argument, lives
+        beside the accumulator; several do beside each other.
+        """
+        uses = [name for one in self.statements for name in names(one.value)]
+        tiles = sum(len(operand.axes) == 2 for operand in self.operands)
+        tiles += len(self.functions) + len(self.statements) - 1
+        tiles += uses.count("acc") - 1
+        return 0 if tiles == 0 else 64 if tiles <= 2 else 96
+
+    @property
+    def burden(self) -> int:
+        """How many tiles of values live beside the accumulator at the worst moment.
+
+        A matrix operand is one, a function that keeps its argument another; a
+        polynomial, such as that of the error function, has more on the way.
+        """
+        rows = [OPS[name] for name in self.functions if name in OPS]
+        polynomials = sum(3 for row in rows if "erf" in row.triton)
+        helpers = sum(not row.in_place for row in rows)
+        matrices = sum(len(operand.axes) == 2 for operand in self.operands)
+        return polynomials + helpers + matrices
+
+    @property
+    def instructions(self) -> int:
+        """About how many instructions an element takes, for estimates of time.
+
+        A function is counted as 16: an exponential and a division are four each on a
+        unit a quarter as wide, beside a few multiplications.
+        """
+        parts = [part for one in self.statements for part in walk(one.value)]
+        calls = sum(isinstance(part, Call) for part in parts)
+        return 16 * calls + sum(not isinstance(part, (Call, Name)) for part in parts)
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The functions called, in order of first use."""
+        calls = (
+            part.function
+            for statement in self.statements
+            for part in walk(statement.value)
+            if isinstance(part, Call)
+        )
+        return tuple(dict.fromkeys(calls))

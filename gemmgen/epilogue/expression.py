@@ -1,0 +1,132 @@
+"""The tree of an epilogue expression and its two spellings: spec and Triton.
+
+Text is always made anew from a tree, never pasted: nothing of a spec's own characters
+reaches a generated module.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from gemmgen.tables.functions import OPS
+
+PRECEDENCE = {"<": 0, "<=": 0, ">": 0, ">=": 0, "==": 0, "!=": 0}
+PRECEDENCE |= {"+": 1, "-": 1, "*": 2, "/": 2, "@": 2}
+_NEGATE, _ATOM = 3, 4
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite constant."""
+
+    value: float
+
+
+@dataclass(frozen=True)
+class Name:
+    """`acc`, an operand or an earlier result."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Negate:
+    """Unary minus."""
+
+    value: "Node"
+
+
+@dataclass(frozen=True)
+class Binary:
+    """`left op right` for an operator of `PRECEDENCE`."""
+
+    op: str
+    left: "Node"
+    right: "Node"
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function of `OPS`, or `where`, applied to its arguments."""
+
+    function: str
+    arguments: tuple["Node", ...]
+
+
+Node = Number | Name | Negate | Binary | Call
+
+
+def children(node: Node) -> tuple[Node, ...]:
+    """The direct parts of a node, in reading order."""
+    match node:
+        case Negate(value):
+            return (value,)
+        case Binary(_, left, right):
+            return (left, right)
+        case Call(_, arguments):
+            return arguments
+    return ()
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """The node and everything below it, in reading order."""
+    yield node
+    for child in children(node):
+        yield from walk(child)
+
+
+def names(node: Node) -> Iterator[str]:
+    """Every name used, in reading order, repeats included."""
+    return (part.name for part in walk(node) if isinstance(part, Name))
+
+
+def spell(
+    node: Node,
+    name: Callable[[str], str] = str,
+    call: Callable[[str], str] = str,
+    number: Callable[[float], str] = repr,
+) -> str:
+    """The node as Python text with the fewest brackets; callbacks spell the leaves."""
+
+    def at(part: Node, level: int) -> str:
+        text, own = spelled(part)
+        return text if own >= level else f"({text})"
+
+    def spelled(part: Node) -> tuple[str, int]:
+        match part:
+            case Number(value):
+                return number(value), _ATOM if value >= 0 else _NEGATE
+            case Name(text):
+                return name(text), _ATOM
+            case Negate(value):
+                return f"-{at(value, _NEGATE)}", _NEGATE
+            case Binary(op, left, right):
+                level = PRECEDENCE[op]
+                return f"{at(left, level)} {op} {at(right, level + 1)}", level
+            case Call(function, arguments):
+                inner = ", ".join(at(argument, 0) for argument in arguments)
+                return f"{call(function)}({inner})", _ATOM
+
+    return at(node, 0)
+
+
+def mapped(node: Node, leaf: Callable[[Node], Node]) -> Node:
+    """The tree with every number and name replaced by what `leaf` makes of it."""
+    match node:
+        case Negate(value):
+            return Negate(mapped(value, leaf))
+        case Binary(op, left, right):
+            return Binary(op, mapped(left, leaf), mapped(right, leaf))
+        case Call(function, arguments):
+            return Call(function, tuple(mapped(one, leaf) for one in arguments))
+    return leaf(node)
+
+
+def short_number(value: float) -> str:
+    """A constant as prose writes it: whole numbers without a point."""
+    whole = value == int(value) and abs(value) < 1e6
+    return str(int(value)) if whole else repr(value)
+
+
+def triton_function(function: str) -> str:
+    """How a kernel names a function of the language."""
+    return "tl.where" if function == "where" else OPS[function].called

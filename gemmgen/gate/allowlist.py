@@ -1,0 +1,185 @@
+"""The last gate before a module is written: its syntax tree against an allow-list.
+
+Whatever a spec holds, a module can only import what is listed here, call what it
+defines or is listed here, and run nothing when imported but definitions.
+"""
+
+import ast
+import builtins
+from collections.abc import Sequence
+
+from gemmgen.tables.functions import FAST, OPS
+from gemmgen.tables.schedules import GRIDS, SCHEDULES
+
+_NODES = (
+    ast.Module, ast.Expr, ast.Constant, ast.If, ast.Lambda, ast.AnnAssign, ast.Name,
+    ast.Attribute, ast.Load, ast.Store,
+    ast.Import, ast.ImportFrom, ast.alias, ast.FunctionDef, ast.arguments, ast.arg,
+    ast.keyword, ast.Return, ast.Assign, ast.AugAssign, ast.For, ast.With,
+    ast.withitem, ast.Call, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.Dict,
+    ast.Starred, ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop,
+    ast.cmpop,
+)  # fmt: skip
+_TOP = (ast.Import, ast.ImportFrom, ast.FunctionDef)
+_IMPORTS = {("torch", None), ("triton", None), ("triton.language", "tl")}
+_GLUON = "triton.experimental.gluon"
+_HOPPER = f"{_GLUON}.language.nvidia.hopper"
+_IMPORTS_FROM: dict[tuple[int, str], set[tuple[str, str | None]]] = {
+    (0, "triton.experimental"): {("gluon", None)},
+    (0, _GLUON): {("language", "gl")},
+    (0, f"{_GLUON}.language.nvidia"): {("hopper", None)},
+    (0, _HOPPER): {("mbarrier", None), ("tma", None)},
+}
+_SHARED = {
+    "_checks": {"check", "number", "result", "split"},
+    "_launch": {"Block", "Launch"},
+    "_remember": {"remembered"},
+    "_replay": {"run"},
+    "_support": {
+        "alignment", "cdiv", "load_block", "offset_type", "rows", "store_block", *FAST,
+    },
+    "_table": {"ANY", "FILL", "FULL", "Tile", "select", *GRIDS},
+}  # fmt: skip
+_OF_SHARED = set().union(*_SHARED.values())
+_IMPORTS_FROM |= {
+    (1, module): {(name, None) for name in names} for module, names in _SHARED.items()
+}
+_BUILTINS = {"float", "min", "range", "tuple"}
+_ATTRIBUTES = {
+    "torch": {"Tensor", "float16", "bfloat16", "float32", "float64"},
+    "triton": {"Config", "autotune", "jit"},
+    "tl": {
+        "arange", "cdiv", "constexpr", "dot", "float16", "bfloat16", "float32",
+        "float64", "full", "load", "maximum", "minimum", "program_id", "store", "where",
+        "zeros", "PropagateNan", "assume", "atomic_add", "debug_barrier", "int64",
+        "num_programs", "range", "sum",
+        *(op.triton[3:] for op in OPS.values() if op.in_place),
+    },
+    "gluon": {"jit"},
+    "gl": {
+        "DotOperandLayout", "NVMMADistributedLayout", "SliceLayout",
+        "allocate_shared_memory", "arange",
+        "static_range", "warp_specialize", "zeros",
+    },
+    "hopper": {"fence_async_shared", "warpgroup_mma", "warpgroup_mma_wait"},
+    "mbarrier": {"MBarrierLayout", "arrive", "expect", "init", "wait"},
+    "tma": {"store_wait"},
+}  # fmt: skip
+_OF_VALUES = {
+    "ALL", "T", "device", "index", "layout", "load", "parts", "permute",
+    "reshape", "schedule", "shape", "store", "stride", "to", "type", "unsqueeze",
+    "m", "n", "k", "group_m", "rows", "columns", "stages", "warpgroups", "warps",
+}  # fmt: skip
+
+NAMES_OF_MODULES = frozenset(_BUILTINS | set(_ATTRIBUTES) | _OF_SHARED)
+"""What any module may use by its plain name without defining it."""
+
+
+_DECORATORS = ("triton.jit", "triton.autotune", "gluon.jit", "remembered")
+
+
+class NotAllowed(Exception):
+    """A rendered module holds what no template writes: a fault of gemmgen."""
+
+
+def check_module(tree: ast.Module, name: str) -> None:
+    """Raise `NotAllowed` unless the module holds only what a kernel's module may."""
+    for statement in tree.body[1:]:
+        if not (isinstance(statement, _TOP) or _is_table(statement)):
+            raise _refused(statement, "runs when the module is imported")
+    public = [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef) and node.name == name
+    ]
+    if public != [name]:
+        raise NotAllowed(f"module {name} does not define {name} once")
+    nodes = list(ast.walk(tree))
+    bound = bound_names(nodes)
+    known = bound | NAMES_OF_MODULES
+    if clash := bound & (set(_ATTRIBUTES) | set(dir(builtins)) & _BUILTINS):
+        raise NotAllowed(f"module {name} binds {sorted(clash)}")
+    for node in nodes:
+        _check_node(node, known)
+
+
+def _is_table(statement: ast.stmt) -> bool:
+    """Whether it is `TILES = (Tile(…), …)` of whole numbers alone."""
+    if not (
+        isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple)
+    ):
+        return False
+    target = statement.targets[0]
+    return (
+        isinstance(target, ast.Name)
+        and target.id == "TILES"
+        and all(
+            isinstance(row, ast.Call)
+            and isinstance(row.func, ast.Name)
+            and row.func.id == "Tile"
+            and all(map(_is_plain, [*row.args, *(one.value for one in row.keywords)]))
+            for row in statement.value.elts
+        )
+    )
+
+
+def _is_plain(node: ast.expr) -> bool:
+    """Whether it is a whole number, a schedule's name, ANY, FULL, FILL or 2 * FILL."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return _is_plain(node.left) and ast.unparse(node.right) == "FILL"
+    if isinstance(node, ast.Name):
+        return node.id in ("ANY", "FILL", "FULL")
+    return isinstance(node, ast.Constant) and (
+        type(node.value) is int or node.value in SCHEDULES
+    )
+
+
+def bound_names(nodes: Sequence[ast.AST]) -> set[str]:
+    """Every name that the module itself binds, but for imports."""
+    bound = set()
+    for node in nodes:
+        match node:
+            case ast.arg():
+                bound.add(node.arg)
+            case ast.FunctionDef():
+                bound.add(node.name)
+            case ast.Name(ctx=ast.Store()):
+                bound.add(node.id)
+    return bound
+
+
+def _check_node(node: ast.AST, known: set[str]) -> None:
+    if not isinstance(node, _NODES):
+        raise _refused(node, "is no node that templates write")
+    match node:
+        case ast.Import():
+            for alias in node.names:
+                if (alias.name, alias.asname) not in _IMPORTS:
+                    raise _refused(node, f"imports {alias.name}")
+        case ast.ImportFrom():
+            names = {(alias.name, alias.asname) for alias in node.names}
+            if not names <= _IMPORTS_FROM.get((node.level, node.module or ""), set()):
+                raise _refused(node, f"imports from {node.module}")
+        case ast.Lambda() if ast.unparse(node.args) != "tile":
+            raise _refused(node, "is no grid of a raced tile")
+        case ast.Name() if node.id not in known:
+            raise _refused(node, f"uses the name {node.id}")
+        case ast.Attribute():
+            base = node.value.id if isinstance(node.value, ast.Name) else None
+            if node.attr not in _ATTRIBUTES.get(base or "", _OF_VALUES):
+                raise _refused(node, f"uses the attribute {node.attr}")
+        case ast.FunctionDef():
+            for decorator in node.decorator_list:
+                _check_decorator(decorator)
+
+
+def _check_decorator(node: ast.expr) -> None:
+    """`@triton.jit`, `@gluon.jit`, `@remembered`, or a call of them or `autotune`."""
+    function = node.func if isinstance(node, ast.Call) else node
+    if ast.unparse(function) not in _DECORATORS:
+        raise _refused(node, "is no decorator of a kernel")
+
+
+def _refused(node: ast.AST, why: str) -> NotAllowed:
+    line = getattr(node, "lineno", 0)
+    return NotAllowed(f"line {line} of a rendered module {why}")

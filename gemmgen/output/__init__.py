@@ -1,0 +1,1 @@
+"""The folder of generated files: what is in it, and how it is replaced."""

@@ -1,0 +1,1 @@
+"""One kernel as a problem: its tensors, its operands' meaning, its work."""

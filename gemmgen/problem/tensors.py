@@ -1,0 +1,122 @@
+"""The tensors and numbers of one kernel beside A and B, and the text they become."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gemmgen.epilogue.checked import AXES
+from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.layouts import AXIS_SIZES, Matrix, stride_name
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An extra input: a tensor indexed by `axes`, or a number if there are none.
+
+    `dtype` is its spec name; `arithmetic` that of the epilogue, to which it is cast.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    dtype: str
+    arithmetic: str
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a Python float and not a tensor."""
+        return not self.axes
+
+    @property
+    def shape(self) -> str:
+        """`[M, N]`, for docstrings."""
+        return f"[{', '.join(AXIS_SIZES[axis] for axis in self.axes)}]"
+
+    @property
+    def strides(self) -> tuple[str, ...]:
+        """The kernel's stride arguments."""
+        return tuple(stride_name(self.name, axis) for axis in self.axes)
+
+    @property
+    def stride_values(self) -> tuple[str, ...]:
+        """The launcher's values for `strides`."""
+        return tuple(f"{self.name}.stride({i})" for i in range(len(self.axes)))
+
+    @property
+    def is_matrix(self) -> bool:
+        """Whether it is indexed [m, n]."""
+        return len(self.axes) == 2
+
+    @property
+    def parameter(self) -> str:
+        """The kernel's parameter. A float argument is fp32 unless annotated."""
+        if not self.is_number:
+            return f"{self.name}_ptr"
+        return f"{self.name}: tl.float64" if self.arithmetic == "fp64" else self.name
+
+    @property
+    def in_kernel(self) -> str:
+        """The operand in a formula over the tile: `bias[None, :]`."""
+        return self.name + AXES[self.axes].broadcast
+
+    @property
+    def load(self) -> str:
+        """The statement that loads a tile's part of it, cast to the arithmetic."""
+        if self.is_matrix:
+            matrix = Matrix(self.name, (self.axes[0], self.axes[1]))
+            pointers, mask = matrix.pointers, matrix.mask
+        else:
+            axis, stride = self.axes[0], self.strides[0]
+            pointers = f"{self.name}_ptr + offs_{axis} * {stride}"
+            mask = f"mask_{axis}"
+        return f"{self.name} = tl.load({pointers}, mask={mask}){self.cast}"
+
+    @property
+    def cast(self) -> str:
+        """The conversion of what was loaded, if the arithmetic is another type."""
+        if self.dtype == self.arithmetic:
+            return ""
+        return f".to(tl.{DTYPES[self.arithmetic].triton})"
+
+
+@dataclass(frozen=True)
+class Result:
+    """An output [M, N]: the epilogue's value `value`, rounded to `dtype` and stored."""
+
+    name: str
+    value: str
+    dtype: str
+    arithmetic: str
+
+    @property
+    def matrix(self) -> Matrix:
+        """The result as a matrix over m and n."""
+        return Matrix(self.name, ("m", "n"))
+
+    @property
+    def rounded(self) -> str:
+        """The value, rounded once, as kernel text."""
+        if self.dtype == self.arithmetic:
+            return self.value
+        return f"{self.value}.to(tl.{DTYPES[self.dtype].triton})"
+
+    @property
+    def store(self) -> str:
+        """The statement that stores a tile through pointers."""
+        pointers, mask = self.matrix.pointers, self.matrix.mask
+        return f"tl.store({pointers}, {self.rounded}, mask={mask})"
+
+
+def buffers(
+    operands: Sequence[Operand], results: Sequence[Result]
+) -> dict[str, str | None]:
+    """For each operand [m, n] and result, whose buffer it shares; None for its own.
+
+    A tile of a result can lie where that of an operand of its type was read.
+    """
+    free = [one for one in operands if one.is_matrix]
+    shared: dict[str, str | None] = {one.name: None for one in free}
+    for result in results:
+        like = next((one for one in free if one.dtype == result.dtype), None)
+        shared[result.name] = like.name if like else None
+        if like:
+            free.remove(like)
+    return shared

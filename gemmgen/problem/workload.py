@@ -1,0 +1,44 @@
+"""What the cost model knows of a kernel: its product, from the plan's parts."""
+
+from collections.abc import Sequence
+
+from gemmgen.cost.tile import Product
+from gemmgen.epilogue.checked import Epilogue
+from gemmgen.problem.tensors import Operand, Result, buffers
+from gemmgen.spec.parse import KernelSpec
+from gemmgen.tables.dtypes import DTYPES
+
+
+def product_of(
+    spec: KernelSpec,
+    precision: str | None,
+    epilogue: Epilogue,
+    operands: Sequence[Operand],
+    results: Sequence[Result],
+) -> Product:
+    """The product of a kernel whose operands and results are known."""
+    size = {one.name: DTYPES[one.dtype].bytes for one in operands}
+    size |= {one.name: DTYPES[one.dtype].bytes for one in results}
+    own = [
+        size[name]
+        for name, other in buffers(operands, results).items()
+        if other is None
+    ]
+    vectors = [size[one.name] for one in operands if len(one.axes) == 1]
+    return Product(
+        kind=_kind(spec.dtype.a, precision),
+        bytes=DTYPES[spec.dtype.a].bytes,
+        out_bytes=max(size[one.name] for one in results),
+        tile_bytes=sum(own),
+        layout=spec.layout,
+        vector_bytes=max(vectors, default=0),
+        matrix_bytes=sum(size[one.name] for one in operands if one.is_matrix),
+        result_bytes=sum(size[one.name] for one in results),
+        passed=len(operands) + len(results) - 1,
+        operations=epilogue.instructions,
+    )
+
+
+def _kind(dtype: str, precision: str | None) -> str:
+    """The key of `Target.flops_per_clock` for inputs of `dtype`."""
+    return (precision or "ieee") if dtype == "fp32" else DTYPES[dtype].name

@@ -1,0 +1,213 @@
+"""What a module says of itself: its header entry, formulas and docstrings.
+
+Everything is spelled from the plan; nothing here is kernel or launcher code.
+"""
+
+import re
+import textwrap
+from dataclasses import dataclass
+
+from gemmgen.epilogue.checked import AXES, default_target
+from gemmgen.epilogue.expression import (
+    Binary,
+    Name,
+    Node,
+    mapped,
+    names,
+    short_number,
+    spell,
+)
+from gemmgen.select.plan import Plan
+from gemmgen.tables.layouts import AXIS_SIZES, Matrix
+from gemmgen.tables.operations import OPERATIONS
+from gemmgen.tables.schedules import SCHEDULES
+
+WIDTH = 88
+
+
+@dataclass(frozen=True)
+class Description:
+    """The prose of one module. Parts of several lines carry no indentation."""
+
+    plan: Plan
+
+    @property
+    def entry(self) -> list[str]:
+        """The resolved spec entry for the header, a line each."""
+        plan = self.plan
+        pairs = {
+            "name": plan.name,
+            "op": plan.op,
+            "dtype": self.dtype_in_spec,
+            "precision": plan.precision,
+            "layout": plan.layout,
+            "epilogue": self.epilogue_in_spec,
+            "operands": _mapping(
+                {one.name: one.dtype for one in plan.operands if not one.is_number}
+            ),
+            "outputs": _mapping({one.name: one.dtype for one in plan.results}),
+            "tiles": plan.tiles_text,
+            "schedule": plan.schedule,
+            "autotune": "runtime" if plan.configs else None,
+            "targets": f"[{', '.join(plan.targets)}]",
+        }
+        lines = (f"{key}: {value}" for key, value in pairs.items() if value)
+        return [part for line in lines for part in _wrapped(line, WIDTH - 4)]
+
+    @property
+    def dtype_in_spec(self) -> str:
+        """One name, or the map if the result has another type than the inputs."""
+        plan = self.plan
+        if plan.out == plan.dtype:
+            return plan.dtype
+        parts = {"a": plan.dtype, "b": plan.dtype, "acc": plan.accumulator}
+        return _mapping(parts | {"out": plan.out})
+
+    @property
+    def epilogue_in_spec(self) -> str:
+        """The bare expression where that says it all, else every statement."""
+        statements = self.statements_in_spec
+        if len(statements) == 1:
+            operands = [one.name for one in self.plan.epilogue.operands]
+            default = default_target(OPERATIONS[self.plan.op].result, operands)
+            return statements[0].removeprefix(f"{default} = ")
+        return "; ".join(statements)
+
+    @property
+    def statements_in_spec(self) -> list[str]:
+        """The epilogue as the language writes it, a statement each."""
+        indexes = {one.name: AXES[one.axes].text for one in self.plan.epilogue.operands}
+        return [
+            f"{statement.target} = "
+            + spell(
+                statement.value,
+                name=lambda name: name + indexes.get(name, ""),
+                number=short_number,
+            )
+            for statement in self.plan.epilogue.statements
+        ]
+
+    @property
+    def formula(self) -> list[str]:
+        """What is computed: one line when it is short, else a line a statement."""
+        plan = self.plan
+        product = Binary("@", Name(plan.a.product_text), Name(plan.b.product_text))
+        first, *more = plan.epilogue.statements
+        if not more and list(names(first.value)).count("acc") == 1:
+            value = _substituted(first.value, product)
+            return [f"{first.target} = {spell(value, number=short_number)}"]
+        return [f"acc = {spell(product)}", *self.statements_in_spec]
+
+    @property
+    def types(self) -> str:
+        """`bf16`, `fp16 → fp32`, `fp32 (tf32x3)`."""
+        plan = self.plan
+        precision = f" ({plan.precision})" if plan.precision else ""
+        outs = list(dict.fromkeys(result.dtype for result in plan.results))
+        arrow = "" if outs == [plan.dtype] else f" → {', '.join(outs)}"
+        return plan.dtype + precision + arrow
+
+    @property
+    def title(self) -> str:
+        """What runs the product: the one schedule in words, or all by name."""
+        names_ = self.plan.schedules
+        if len(names_) == 1:
+            return SCHEDULES[names_[0]].title
+        return f"schedules {', '.join(names_)}"
+
+    @property
+    def module_doc(self) -> str:
+        """The module's docstring."""
+        title = self.title
+        line = f"{self.formula[0]} in {self.types}, {title}."
+        if len(self.formula) == 1 and len(line) <= WIDTH - 6:
+            return f'"""{line}"""'
+        first = f"{title[0].upper()}{title[1:]}, {self.types}:"
+        return f'"""{first}\n\n{_indented(self.formula)}\n"""'
+
+    @property
+    def kernel_doc(self) -> str:
+        """The kernel's docstring: its tensors and the accumulator."""
+        plan = self.plan
+        inputs = [
+            f"{matrix.name} [{', '.join(AXIS_SIZES[axis] for axis in matrix.axes)}]"
+            for matrix in (plan.a, plan.b)
+        ]
+        inputs += [f"{one.name} {one.shape}" for one in plan.tensors]
+        outputs = ", ".join(f"{one.name} [M, N]" for one in plan.results)
+        text = f"{', '.join(inputs)} → {outputs}; {plan.accumulator} accumulator."
+        return "\n".join(_wrapped(f'"""{text}"""', WIDTH - 4, indent=""))
+
+    @property
+    def launcher_doc(self) -> str:
+        """The launcher's docstring: meaning, shapes, dtypes, errors."""
+        plan = self.plan
+        first, *more = self.formula
+        line = f"Return {first.partition(' = ')[2]}."
+        if more or len(line) > WIDTH - 7:
+            returned = ", ".join(result.name for result in plan.results)
+            line = f"Return {returned}, where\n\n{_indented(self.formula)}"
+        rest = (
+            f"{self.shapes} Any strides. `out`, if given, receives what is returned. "
+            "Raises ValueError if an argument has a wrong rank, size, dtype or device."
+        )
+        return f'"""{line}\n\n{_filled(rest, WIDTH - 4)}\n"""'
+
+    @property
+    def shapes(self) -> str:
+        """`a [M, K], b [K, N] → c [M, N], all fp16.`, as they are passed."""
+        plan = self.plan
+        dtypes = [plan.dtype, plan.dtype]
+        dtypes += [one.dtype for one in plan.tensors]
+        dtypes += [one.dtype for one in plan.results]
+        alike = len(set(dtypes)) == 1
+        kinds = [""] * len(dtypes) if alike else [f" {dtype}" for dtype in dtypes]
+        tensors = [self.matrix_shape(plan.a) + kinds[0]]
+        tensors.append(self.matrix_shape(plan.b) + kinds[1])
+        for one, kind in zip(plan.tensors, kinds[2:], strict=False):
+            sizes = ", ".join(AXIS_SIZES[axis] for axis in one.axes)
+            tensors.append(f"{one.name} [{self.leading(sizes)}]{kind}")
+        results = [
+            f"{one.name} [{self.leading('M, N')}]{kind}"
+            for one, kind in zip(reversed(plan.results), reversed(kinds), strict=False)
+        ][::-1]
+        ending = f", all {plan.dtype}." if alike else "."
+        return f"{', '.join(tensors)} → {', '.join(results)}{ending}"
+
+    def matrix_shape(self, matrix: Matrix) -> str:
+        """`w [N, K]`, as it is passed."""
+        sizes = ", ".join(matrix.stored_sizes)
+        return f"{matrix.name} [{self.leading(sizes)}]"
+
+    def leading(self, sizes: str) -> str:
+        """Sizes with `...` for M where the operation flattens leading axes."""
+        if not OPERATIONS[self.plan.op].leading:
+            return sizes
+        return sizes.replace("M", "...")
+
+
+def _substituted(node: Node, product: Node) -> Node:
+    """The expression with `acc` replaced by the product."""
+    return mapped(node, lambda leaf: product if leaf == Name("acc") else leaf)
+
+
+def _mapping(values: dict[str, str]) -> str:
+    pairs = ", ".join(f"{key}: {value}" for key, value in values.items())
+    return f"{{{pairs}}}" if pairs else ""
+
+
+def _indented(lines: list[str]) -> str:
+    return textwrap.indent("\n".join(lines), "    ")
+
+
+def _filled(text: str, width: int) -> str:
+    """A paragraph that is never broken inside a shape's brackets."""
+    kept = re.sub(r"\[[^]]*\]", lambda shape: shape[0].replace(" ", "\0"), text)
+    return textwrap.fill(kept, width).replace("\0", " ")
+
+
+def _wrapped(line: str, width: int, indent: str = "    ") -> list[str]:
+    return textwrap.wrap(
+        line, width, subsequent_indent=indent, break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip

@@ -1,0 +1,260 @@
+"""The text of a kernel: signature, loads, product, epilogue, stores.
+
+Every choice between two spellings is made here, so that a template has none.
+"""
+
+import textwrap
+from dataclasses import dataclass
+
+from gemmgen.cost.tile import Tile
+from gemmgen.epilogue.expression import spell, triton_function
+from gemmgen.select.plan import Plan
+from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.functions import OPS
+from gemmgen.tables.schedules import SPECIALIZED, Schedule, described
+
+BLOCKS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
+_HELPER = '''@triton.jit
+def {name}({parameters}):
+    """{doc}"""
+{body}'''
+
+
+def helpers(plan: Plan) -> list[str]:
+    """The functions that the epilogue calls and Triton lacks, in order of use."""
+    rows = [OPS[name] for name in plan.epilogue.functions if name in OPS]
+    return [
+        _HELPER.format(
+            name=row.name,
+            parameters=", ".join(row.parameters),
+            doc=row.doc,
+            body=textwrap.indent(
+                "\n".join([*row.steps, f"return {row.triton}"]), "    "
+            ),
+        )
+        for row in rows
+        if not row.in_place
+    ]
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """The fragments of one kernel in one schedule, in the order in which it reads."""
+
+    plan: Plan
+    schedule: Schedule
+
+    @property
+    def name(self) -> str:
+        """The kernel's own name."""
+        return self.plan.name + self.schedule.kernel_suffix
+
+    @property
+    def decorator(self) -> str:
+        """`@triton.jit`, told which sizes need no kernel of their own; autotuning.
+
+        M is only compared with unless pointers run along it.
+        """
+        jit = "@triton.jit"
+        if self.plan.a.contiguous_axis != "m" or self.described("inputs"):
+            jit = '@triton.jit(do_not_specialize=["M"])'
+        if not self.plan.configs:
+            return jit
+        configs = ", ".join(_config(tile) for tile in self.plan.configs)
+        return f'@triton.autotune([{configs}], key=["M", "N", "K"])\n{jit}'
+
+    def described(self, role: str) -> bool:
+        """Whether the tensors of a role come as descriptors."""
+        return role in described(self.schedule.name, self.plan.product.kind)
+
+    @property
+    def parameters(self) -> list[str]:
+        """The kernel's parameters, in order."""
+        plan, inputs = self.plan, "_desc" if self.described("inputs") else "_ptr"
+        results = "_desc" if self.described("results") else "_ptr"
+        return [
+            *(one.name + inputs for one in (plan.a, plan.b)),
+            *self.operand_parameters,
+            *(one.name + results for one in plan.results),
+            *(("parts_ptr", "count_ptr") if self.schedule.splits else ()),
+            *("M", "N", "K"),
+            *(("SPLIT_K",) if self.schedule.splits else ()),
+            *self.strides,
+            *(("INDEX: tl.constexpr",) if self.indexes else ()),
+            *(("ALIGN: tl.constexpr",) if self.aligns else ()),
+            *(f"{one}: tl.constexpr" for one in self.schedule.constants),
+        ]
+
+    @property
+    def operand_parameters(self) -> list[str]:
+        """The parameters of the epilogue's operands."""
+        described = self.described("operands")
+        return [
+            f"{one.name}_desc" if one.is_matrix and described else one.parameter
+            for one in self.plan.operands
+        ]
+
+    @property
+    def strides(self) -> list[str]:
+        """The strides of what comes as pointers."""
+        plan, found = self.plan, list[str]()
+        if not self.described("inputs"):
+            found += [*plan.a.strides, *plan.b.strides]
+        for one in plan.operands:
+            if not (one.is_matrix and self.described("operands")):
+                found += one.strides
+        if not self.described("results"):
+            for result in plan.results:
+                found += result.matrix.strides
+        return found
+
+    @property
+    def indexes(self) -> bool:
+        """Whether offsets within a tensor are computed, which may need 64 bits.
+
+        Vectors beside descriptors alone have 64 bits always, and so have all that
+        specialized consumers store.
+        """
+        if self.schedule.name == SPECIALIZED:
+            return False
+        pointers = not self.described("operands") and bool(self.plan.tensors)
+        return pointers or not self.described("results")
+
+    @property
+    def aligns(self) -> bool:
+        """Whether loads of A and B are as wide as their rows' alignment allows."""
+        return not self.described("inputs")
+
+    @property
+    def alignment(self) -> list[str]:
+        """What tells the compiler that rows of A and B are aligned, by the size of each
+        row and by the stride between two."""
+        matrices = (self.plan.a, self.plan.b)
+        sizes = dict.fromkeys(one.stored_sizes[1] for one in matrices)
+        names = [*sizes, *(one.row_stride for one in matrices)]
+        return [
+            "# Rows are multiples of ALIGN elements: loads can be as wide.",
+            *(f"{name} = {name} // ALIGN * ALIGN" for name in names),
+        ]
+
+    @property
+    def accumulator(self) -> str:
+        """The accumulator's Triton type."""
+        return f"tl.{DTYPES[self.plan.accumulator].triton}"
+
+    @property
+    def dot(self) -> str:
+        """The product of one K block: A times B, both loaded as they are multiplied."""
+        return self._dot(self.plan.a.name, self.plan.b.name)
+
+    @property
+    def described_dot(self) -> str:
+        """`dot` of blocks that descriptors load as they are stored."""
+        return self._dot(self.plan.a.block(rows="m"), self.plan.b.block(rows="k"))
+
+    @property
+    def described_transposed_dot(self) -> str:
+        """The same, transposed: B's columns become the rows of the product."""
+        return self._dot(self.plan.b.block(rows="n"), self.plan.a.block(rows="k"))
+
+    def _dot(self, left: str, right: str) -> str:
+        arguments = [left, right, "acc"]
+        if self.plan.precision:
+            arguments.append(f'input_precision="{self.plan.precision}"')
+        if self.plan.accumulator != "fp32":
+            arguments.append(f"out_dtype={self.accumulator}")
+        return f"tl.dot({', '.join(arguments)})"
+
+    @property
+    def over_parts(self) -> list[str]:
+        """The head of the loop that sums the parts of K, and what a reader is told.
+
+        Beside descriptors more parts arrive meanwhile, two where they have room
+        (`gemmgen.cost.resources.shared_memory`). Where threads copy A and B it is as
+        fast one after the other (H200), and no tile for sm_80 spills.
+        """
+        order, parts = "# In this order, whoever came last", "range(SPLIT_K)"
+        if self.described("inputs"):
+            order += ", while two more arrive (one of a large tile)"
+            parts = "tl.range(SPLIT_K, num_stages=3 - (SIZE > 16384))"
+        return [f"{order}.", f"for i in {parts}:"]
+
+    @property
+    def products(self) -> str:
+        """B's block times a row of A, element by element, in the accumulator's type."""
+        cast = (
+            ""
+            if self.plan.dtype == self.plan.accumulator
+            else f".to({self.accumulator})"
+        )
+        return f"{self.plan.b.name}{cast} * {self.plan.a.name}{cast}"
+
+    @property
+    def a_block(self) -> str:
+        """The load of a block of A through its descriptor."""
+        corner = self.plan.a.corner(m="tile_m * BLOCK_M", k="k")
+        return f"{self.plan.a.name}_desc.load({corner})"
+
+    @property
+    def b_block(self) -> str:
+        """The load of a block of B through its descriptor."""
+        corner = self.plan.b.corner(n="tile_n * BLOCK_N", k="k")
+        return f"{self.plan.b.name}_desc.load({corner})"
+
+    @property
+    def tile_offsets(self) -> list[str]:
+        """Offsets and masks along the axes that some pointer is indexed by."""
+        cast = ".to(INDEX)" if self.indexes else ""
+        lines = []
+        for axis in self._pointer_axes:
+            size = axis.upper()
+            offsets = f"tile_{axis} * BLOCK_{size} + tl.arange(0, BLOCK_{size})"
+            lines.append(
+                f"offs_{axis} = ({offsets}){cast}"
+                if cast
+                else f"offs_{axis} = {offsets}"
+            )
+            lines.append(f"mask_{axis} = offs_{axis} < {size}")
+        return lines
+
+    @property
+    def _pointer_axes(self) -> list[str]:
+        used = {axis for one in self.plan.tensors for axis in one.axes}
+        if not self.described("results"):
+            used |= {"m", "n"}
+        return sorted(used)
+
+    @property
+    def loads(self) -> list[str]:
+        """The loads of the epilogue's operands."""
+        return [one.load for one in self.plan.tensors]
+
+    @property
+    def statements(self) -> list[str]:
+        """The epilogue as kernel text; nothing for the identity."""
+        spelled = {one.name: one.in_kernel for one in self.plan.operands}
+        return [
+            f"{one.target} = "
+            + spell(one.value, lambda name: spelled.get(name, name), triton_function)
+            for one in self.plan.epilogue.statements
+            if not self.plan.epilogue.is_identity(one.target)
+        ]
+
+    @property
+    def stores(self) -> list[str]:
+        """The stores of the results."""
+        if not self.described("results"):
+            return [one.store for one in self.plan.results]
+        corner = "[tile_m * BLOCK_M, tile_n * BLOCK_N]"
+        return [
+            f"{one.name}_desc.store({corner}, {one.rounded})"
+            for one in self.plan.results
+        ]
+
+
+def _config(tile: Tile) -> str:
+    values = zip(BLOCKS, (tile.m, tile.n, tile.k, tile.group_m), strict=True)
+    blocks = ", ".join(f'"{key}": {value}' for key, value in values)
+    return (
+        f"triton.Config({{{blocks}}}, num_stages={tile.stages}, num_warps={tile.warps})"
+    )

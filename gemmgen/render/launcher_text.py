@@ -1,0 +1,239 @@
+"""The text of a launcher: its checks, its results, the choice of a launch.
+
+Every choice between two spellings is made here, so that a template has none.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gemmgen.problem.tensors import Operand
+from gemmgen.render.kernel_text import helpers
+from gemmgen.render.launch_text import (
+    LaunchText,
+    input_names,
+    launched,
+    only_n,
+    read_sizes,
+    result_names,
+)
+from gemmgen.select.plan import Plan
+from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.functions import FAST
+from gemmgen.tables.layouts import AXIS_SIZES
+from gemmgen.tables.operations import OPERATIONS
+from gemmgen.tables.schedules import SPECIALIZED, described
+
+
+@dataclass(frozen=True)
+class LauncherText:
+    """The fragments of one launcher, in the order in which it reads."""
+
+    plan: Plan
+
+    @property
+    def launches(self) -> list[LaunchText]:
+        """The launch of every schedule."""
+        return [LaunchText(self.plan, name) for name in self.plan.schedules]
+
+    @property
+    def launched(self) -> list[str]:
+        """What `_launch` takes: the inputs, the results."""
+        return launched(self.plan)
+
+    @property
+    def result_names(self) -> list[str]:
+        """The results by name."""
+        return result_names(self.plan)
+
+    @property
+    def annotated_arguments(self) -> list[str]:
+        """The launcher's parameters before `out`."""
+        numbers = {one.name for one in self.plan.operands if one.is_number}
+        return [
+            f"{name}: {'float' if name in numbers else 'torch.Tensor'}"
+            for name in input_names(self.plan)
+        ]
+
+    @property
+    def by_row(self) -> list[str]:
+        """The arguments that have a row, or number, for each row of the results.
+
+        None where A lies along M: its steps then depend on the number of rows.
+        """
+        if self.plan.a.transposed or self.plan.configs:
+            return []
+        tensors = [one.name for one in self.plan.tensors if "m" in one.axes]
+        return [f'"{name}"' for name in (self.plan.a.name, *tensors)]
+
+    @property
+    def returned_type(self) -> str:
+        """`torch.Tensor`, or a tuple of as many as there are results."""
+        tensors = ", ".join("torch.Tensor" for _ in self.plan.results)
+        return tensors if len(self.plan.results) == 1 else f"tuple[{tensors}]"
+
+    @property
+    def checks(self) -> list[str]:
+        """The statements that check the arguments and make the results."""
+        return [*self._input_checks(), *self._result_checks()]
+
+    def _input_checks(self) -> Iterator[str]:
+        plan, leading = self.plan, OPERATIONS[self.plan.op].leading
+        a, b, torch_type = plan.a, plan.b, DTYPES[plan.dtype].torch
+        sizes = ", ".join(a.stored_sizes)
+        shape = '..., "K"' if leading else ", ".join(f'"{s}"' for s in a.stored_sizes)
+        bound = sizes.replace("M", "*batch") if leading else sizes
+        yield (
+            f'{bound} = check("{plan.name}", "{a.name}", {a.name}, ({shape}), '
+            f"torch.{torch_type})"
+        )
+        shape = ", ".join('"N"' if s == "N" else s for s in b.stored_sizes)
+        yield f"{only_n(plan)} = " + self._check(b.name, shape, plan.dtype)
+        for one in plan.operands:
+            if one.is_number:
+                yield f'{one.name} = number("{plan.name}", "{one.name}", {one.name})'
+            else:
+                yield self._check(one.name, self._shape(one.axes), one.dtype)
+
+    def _check(self, name: str, shape: str, dtype: str) -> str:
+        return (
+            f'check("{self.plan.name}", "{name}", {name}, ({shape}), '
+            f"torch.{DTYPES[dtype].torch}, {self.plan.a.name}.device)"
+        )
+
+    def _shape(self, axes: tuple[str, ...]) -> str:
+        leading = OPERATIONS[self.plan.op].leading
+        rows = "*batch" if leading else "M"
+        sizes = [rows if axis == "m" else AXIS_SIZES[axis] for axis in axes]
+        return ", ".join(sizes) + ("," if len(sizes) == 1 else "")
+
+    def _result_checks(self) -> Iterator[str]:
+        plan, several = self.plan, len(self.plan.results) > 1
+        if several:
+            names_ = ", ".join(self.result_names)
+            yield f'{names_} = split("{plan.name}", out, {len(plan.results)})'
+        for position, one in enumerate(plan.results):
+            label, value = (f"out[{position}]", one.name) if several else ("out", "out")
+            yield (
+                f'{one.name} = result("{plan.name}", "{label}", {value}, '
+                f"({self._shape(('m', 'n'))}), torch.{DTYPES[one.dtype].torch}, "
+                f"({', '.join([*self.kept_apart, *self.result_names[:position]])})"
+                f"{self._in_place})"
+            )
+
+    @property
+    def kept_apart(self) -> list[str]:
+        """The inputs that a result may not share memory with."""
+        tensors = [one for one in self.plan.tensors if one not in self.read_in_place]
+        return [self.plan.a.name, self.plan.b.name, *(one.name for one in tensors)]
+
+    @property
+    def read_in_place(self) -> list[Operand]:
+        """The operands of which each element is read where the result is written.
+
+        By the same program, before; racing configurations run twice and cannot do that.
+        """
+        if self.plan.configs:
+            return []
+        return [one for one in self.plan.tensors if one.is_matrix]
+
+    @property
+    def _in_place(self) -> str:
+        names = "".join(f"{one.name}, " for one in self.read_in_place)
+        return f", in_place=({names})" if names else ""
+
+    @property
+    def row_loop(self) -> tuple[str, str, str] | None:
+        """For flattened leading axes: the loop's names, its tensors, the call."""
+        if not OPERATIONS[self.plan.op].leading:
+            return None
+        columns = {one.name for one in self.plan.tensors if one.axes == ("m",)}
+        flat = [self.plan.a.name]
+        flat += [one.name for one in self.plan.tensors if "m" in one.axes]
+        flat += self.result_names
+        return (
+            ", ".join(f"{name}_rows" for name in flat),
+            ", ".join(f"{n}.unsqueeze(-1)" if n in columns else n for n in flat),
+            ", ".join(f"{n}_rows" if n in flat else n for n in self.launched),
+        )
+
+    @property
+    def imports(self) -> list[tuple[str, list[str]]]:
+        """What the module takes from those that launchers share: whence, the names."""
+        taken = {
+            "_checks": self.checking,
+            "_launch": self.launching,
+            "_remember": ["remembered"],
+            "_replay": ["run"],
+            "_support": self.support,
+            "_table": self.tabling,
+        }
+        return [(module, names) for module, names in taken.items() if names]
+
+    @property
+    def support(self) -> list[str]:
+        """The names that the module takes from the support module."""
+        plan = self.plan
+        used = {
+            "alignment": any(one.kernel.aligns for one in self.launches),
+            "offset_type": any(one.kernel.indexes for one in self.launches),
+            "rows": self.row_loop is not None,
+            "cdiv": bool(plan.configs),
+            "load_block": SPECIALIZED in plan.schedules,
+            "store_block": self.stores_blocks,
+        }
+        functions = "\n".join(helpers(plan))
+        used |= {name: name in functions for name in FAST}
+        return sorted(name for name, needed in used.items() if needed)
+
+    @property
+    def tabling(self) -> list[str]:
+        """The names that the module takes from the module of tables."""
+        rows = self.plan.rows
+        if not rows:
+            return []
+        fills = ["FILL"] if any(row.tile.split_k < 0 for row in rows) else []
+        full = ["FULL"] if any(row.full for row in rows) else []
+        grids = sorted({one.grid for one in self.launches})
+        return ["ANY", *fills, *full, "Tile", *grids, "select"]
+
+    @property
+    def stores_blocks(self) -> bool:
+        """Whether consumers of a specialized kernel store through descriptors."""
+        roles = described(SPECIALIZED, self.plan.product.kind)
+        return SPECIALIZED in self.plan.schedules and "results" in roles
+
+    @property
+    def checking(self) -> list[str]:
+        """The names that the module takes from the module of checks."""
+        numbers = ["number"] if any(one.is_number for one in self.plan.operands) else []
+        several = ["split"] if len(self.plan.results) > 1 else []
+        return ["check", *numbers, "result", *several]
+
+    @property
+    def launching(self) -> list[str]:
+        """The names that the module takes from the launch module."""
+        blocks = ["Block"] if any(one.in_blocks for one in self.launches) else []
+        return [*blocks, "Launch"]
+
+    @property
+    def launch_choice(self) -> list[str]:
+        """The statements that choose the tile and launch its kernel."""
+        plan, launches = self.plan, self.launches
+        arguments = ", ".join(launches[0].parameters)
+        if plan.configs:
+            return [f"run(_tiled({arguments}))"]
+        needed = "".join(
+            f", {one.name}=({', '.join(one.in_blocks)})"
+            for one in launches
+            if one.in_blocks
+        )
+        choice = f"tile = select(TILES, {plan.a.name}.device, sizes{needed})"
+        if len(launches) == 1:
+            return [*read_sizes(plan), choice, f"run(_tiled({arguments}))"]
+        prepared = ", ".join(f'"{one.name}": _{one.name}' for one in launches)
+        return [
+            *read_sizes(plan),
+            choice,
+            f"schedules = {{{prepared}}}",
+            f"run(schedules[tile.schedule]({arguments}))",
+        ]

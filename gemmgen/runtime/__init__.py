@@ -1,0 +1,1 @@
+"""What generated launchers share: copied into every output folder as it stands."""

@@ -1,0 +1,243 @@
+"""What a launcher asks of its arguments, and what it says of one that is wrong."""
+
+import functools
+import numbers
+from collections.abc import Sequence
+from types import EllipsisType
+
+import torch
+import triton
+import triton.language as tl
+
+from ._support import INTERPRETED
+
+SHORT_NAMES = {
+    torch.float16: "fp16",
+    torch.bfloat16: "bf16",
+    torch.float32: "fp32",
+    torch.float64: "fp64",
+}
+
+
+def check(
+    kernel: str,
+    name: str,
+    tensor: torch.Tensor,
+    shape: tuple[int | str | EllipsisType, ...],
+    dtype: torch.dtype,
+    device: torch.device | None = None,
+) -> torch.Size:
+    """Return the shape of a tensor that is as it should be, else raise ValueError.
+
+    A text in `shape` names a size that may be any; `...` stands for leading sizes. The
+    first tensor decides the device, which must be a GPU unless Triton interprets.
+    """
+    if not isinstance(tensor, torch.Tensor):
+        found = type(tensor).__name__
+    elif flaw := unreadable(tensor):
+        raise ValueError(f"{kernel}: {name} must {flaw}")
+    elif tensor.dtype != dtype or not fits(tensor.shape, shape):
+        found = describe(tensor.shape, tensor.dtype)
+    else:
+        check_device(kernel, name, tensor, device)
+        check_gradient(kernel, name, tensor)
+        return tensor.shape
+    raise ValueError(f"{kernel}: {name} must be {describe(shape, dtype)}, got {found}")
+
+
+def unreadable(tensor: torch.Tensor) -> str | None:
+    """Return what a tensor must do for a kernel to read its memory, or None."""
+    if (
+        type(tensor) is not torch.Tensor
+        and type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
+    ):
+        return f"be a plain tensor, got {type(tensor).__name__}"
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        kind = "nested" if tensor.is_nested else str(tensor.layout)
+        return f"be dense and strided, got one that is {kind}"
+    if tensor.is_neg() or tensor.is_conj():
+        return "hold the values that it shows: call its resolve_neg() or resolve_conj()"
+    try:
+        tensor.data_ptr()
+    except RuntimeError:  # what a transform of torch.func passes
+        return "have memory of its own, got a tensor of a torch.func transform"
+    return None
+
+
+def check_device(
+    kernel: str, name: str, tensor: torch.Tensor, wanted: torch.device | None
+) -> None:
+    """Raise ValueError unless a tensor is on the wanted device, or any that can run."""
+    found = tensor.device
+    if wanted is not None:
+        if found != wanted:
+            raise ValueError(f"{kernel}: {name} must be on {wanted}, got {found}")
+    elif not INTERPRETED and found.type != "cuda":
+        raise ValueError(f"{kernel}: {name} must be on a GPU, got {found}")
+    elif found.type not in ("cuda", "cpu"):
+        raise ValueError(f"{kernel}: {name} must be on a GPU or CPU, got {found}")
+    if INTERPRETED and tensor.dtype == torch.bfloat16 and not interprets_bf16():
+        raise ValueError(
+            f"{kernel}: {name} must not be bf16 in Triton's interpreter, which gets "
+            "its products wrong; `gemmgen verify --cpu` runs kernels in a mended one"
+        )
+
+
+def check_gradient(kernel: str, name: str, tensor: torch.Tensor) -> None:
+    """Raise ValueError for a tensor whose gradient somebody counts on."""
+    if tensor.requires_grad and torch.is_grad_enabled():
+        raise ValueError(
+            f"{kernel}: {name} must not require a gradient, which {kernel} does not "
+            f"compute: call it under torch.no_grad(), or pass {name}.detach()"
+        )
+
+
+@triton.jit
+def product_of_ones(a_ptr, c_ptr, SIDE: tl.constexpr):
+    """Store A @ A in A's dtype, for A of SIDE x SIDE."""
+    offs = tl.arange(0, SIDE)[:, None] * SIDE + tl.arange(0, SIDE)[None, :]
+    a = tl.load(a_ptr + offs)
+    tl.store(c_ptr + offs, tl.dot(a, a).to(c_ptr.dtype.element_ty))
+
+
+@functools.cache
+def interprets_bf16() -> bool:
+    """Return whether Triton's interpreter multiplies bf16, and rounds to it.
+
+    No release up to 3.9 does: it multiplies the bits as if they were whole numbers.
+    """
+    # 16 a^2 lies 0.63 of the way between two numbers of bf16: it is rounded up.
+    a = torch.full((16, 16), 1 + 9 * 2**-7, dtype=torch.bfloat16)
+    c = torch.empty_like(a)
+    product_of_ones[(1,)](a, c, 16)
+    return torch.equal(c, (a.double() @ a.double()).to(torch.bfloat16))
+
+
+def fits(found: torch.Size, wanted: tuple) -> bool:
+    """Return whether a shape has the wanted rank and sizes."""
+    if found == wanted:
+        return True
+    if wanted and wanted[0] is ...:
+        wanted = wanted[1:]
+        found = found[max(0, len(found) - len(wanted)) :]
+    return len(found) == len(wanted) and all(
+        isinstance(size, str) or size == have
+        for size, have in zip(wanted, found, strict=True)
+    )
+
+
+def describe(shape: Sequence, dtype: torch.dtype) -> str:
+    """Return `[M, 64] bf16`."""
+    sizes = ", ".join("..." if size is ... else str(size) for size in shape)
+    return f"[{sizes}] {SHORT_NAMES.get(dtype, str(dtype).removeprefix('torch.'))}"
+
+
+def number(kernel: str, name: str, value: float) -> float:
+    """Return a number of Python or NumPy as a float, else raise ValueError."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        found = type(value).__name__
+        raise ValueError(f"{kernel}: {name} must be a float, got {found}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{kernel}: {name} must fit a float") from None
+
+
+def split(kernel: str, out: Sequence | None, count: int) -> Sequence:
+    """Return the tensors of `out`, or as many times None."""
+    if out is None:
+        return (None,) * count
+    if not isinstance(out, (tuple, list)) or len(out) != count:
+        raise ValueError(f"{kernel}: out must be a tuple of {count} tensors")
+    return out
+
+
+def result(
+    kernel: str,
+    name: str,
+    out: torch.Tensor | None,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    apart_from: Sequence[torch.Tensor],
+    in_place: Sequence[torch.Tensor] = (),
+) -> torch.Tensor:
+    """Return a new tensor, or `out` if it can take the result, else raise ValueError.
+
+    `out` may share no memory with inputs that other programs still read nor with other
+    results: these are `apart_from`. An operand `in_place`, of which each element is
+    read where it is written, may be `out` itself, and no other part of its memory.
+    """
+    device = apart_from[0].device
+    if out is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    check(kernel, name, out, shape, dtype, device)
+    if not distinct(out):
+        raise ValueError(f"{kernel}: {name} must not have elements that share memory")
+    if not all(apart(out, tensor) for tensor in apart_from):
+        raise ValueError(f"{kernel}: {name} must not share memory with an input")
+    if not all(same(out, tensor) or apart(out, tensor) for tensor in in_place):
+        raise ValueError(
+            f"{kernel}: {name} must be a matrix operand itself or share no memory "
+            "with it"
+        )
+    if not out.is_inference():  # which has no version
+        torch.autograd.graph.increment_version(out)
+    return out
+
+
+def steps(tensor: torch.Tensor) -> list[tuple[int, int]]:
+    """Return (bytes, count) of a tensor's steps along axes that have any, sorted."""
+    width = tensor.element_size()
+    return sorted(
+        (stride * width, size - 1)
+        for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
+        if size > 1
+    )
+
+
+def extent(tensor: torch.Tensor) -> int:
+    """Return the bytes from a tensor's first element to the end of its last."""
+    if not tensor.numel():
+        return 0
+    return sum(step * count for step, count in steps(tensor)) + tensor.element_size()
+
+
+def distinct(tensor: torch.Tensor) -> bool:
+    """Return whether no two elements of a tensor share memory."""
+    reached = tensor.element_size() - 1
+    for step, count in steps(tensor):
+        if step <= reached:
+            return not tensor.numel()
+        reached += step * count
+    return True
+
+
+def same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors of one shape are the same elements in memory."""
+    if one.data_ptr() != other.data_ptr() or one.dtype != other.dtype:
+        return False
+    strides = zip(one.shape, one.stride(), other.stride(), strict=True)
+    return all(mine == theirs for size, mine, theirs in strides if size > 1)
+
+
+def apart(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Return whether two tensors are known to share no memory.
+
+    Either one ends before the other begins, or both are columns of one wider matrix.
+    """
+    distance = other.data_ptr() - one.data_ptr()
+    if not one.numel() or distance >= extent(one) or distance <= -extent(other):
+        return True
+    pitches = {step for tensor in (one, other) for step, _ in steps(tensor)} - {0}
+    return any(apart_in_rows(one, other, pitch) for pitch in pitches)
+
+
+def apart_in_rows(one: torch.Tensor, other: torch.Tensor, pitch: int) -> bool:
+    """Return whether tensors lie in other columns of rows of `pitch` bytes."""
+    widths = [
+        sum(step * count for step, count in steps(tensor) if step % pitch)
+        + tensor.element_size()
+        for tensor in (one, other)
+    ]
+    distance = (other.data_ptr() - one.data_ptr()) % pitch
+    return widths[0] <= distance and distance + widths[1] <= pitch

@@ -1,0 +1,267 @@
+"""Launchers that remember their calls.
+
+One that is called again with tensors of the same signature decides nothing anew: it
+makes its results and repeats its launch for the new addresses. What it decides for
+another number of rows comes from its family.
+"""
+
+import functools
+import inspect
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+
+from ._checks import extent
+from ._families import Family, but_for_rows, empty
+from ._launch import Launch, addresses_of
+from ._replay import Replay, hooked, replaying
+from ._support import INTERPRETED
+from ._table import RECORD
+
+MOST_CALLS = 1024  # signatures that a launcher remembers
+MOST_FAMILIES = 256  # and families of them
+PLAIN = (torch.Tensor, torch.nn.Parameter)  # types whose memory is what it seems
+
+Launcher = TypeVar("Launcher", bound=Callable[..., Any])
+
+
+class Overlap(NamedTuple):
+    """Two arguments, by position, and how far apart they may begin.
+
+    `second` may begin `behind` bytes after `first` or more, `before` bytes before it or
+    more, or just as far from it as when the launcher looked at both.
+    """
+
+    first: int
+    second: int
+    before: int
+    behind: int
+    known: int
+
+
+class Repeat(NamedTuple):
+    """What repeats a call where its device is the current one.
+
+    `launch` takes the addresses of the inputs, and of `out` if there is one, which must
+    lie as `overlaps` allows.
+    """
+
+    device: int | None
+    overlaps: Sequence[Overlap]
+    launch: Callable[[list[int | float], Any], Any]
+
+
+def remembered(*by_row: str) -> Callable[[Launcher], Launcher]:
+    """Return what makes a launcher remember what it decided for a signature.
+
+    The arguments `by_row`, the first of them a matrix, have a row, or a number, for
+    each row of the results: calls that differ in rows alone are decided together.
+    """
+
+    def remember(launcher: Launcher) -> Launcher:
+        if INTERPRETED:
+            return launcher
+        *names, _ = inspect.signature(launcher).parameters
+        memory = Memory(launcher, [names.index(name) for name in by_row])
+        calls = memory.calls
+
+        def remembering(*inputs: Any, out: Any = None, **named: Any) -> Any:
+            if named:
+                ordered = in_order(names, inputs, named)
+                if ordered is None:
+                    return launcher(
+                        *inputs, out=out, **named
+                    )  # which says what is wrong
+                inputs = ordered
+            passed = inputs if out is None else (*inputs, *several(out))
+            try:
+                key, addresses = looked_at(passed)
+            except (AttributeError, OverflowError, RuntimeError, TypeError):
+                return launcher(*inputs, out=out)  # no plain tensors: it says which
+            repeat = calls.get(key)
+            if repeat is None or repeat.device != current_device() or hooked():
+                return memory.learn(key, addresses, inputs, out)
+            if out is not None and not harmless(repeat.overlaps, addresses):
+                return launcher(*inputs, out=out)
+            return repeat.launch(addresses, out)
+
+        made: Any = functools.wraps(launcher)(remembering)
+        made.by_row = by_row
+        return made
+
+    return remember
+
+
+def in_order(
+    names: Sequence[str], inputs: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Any, ...] | None:
+    """Return all inputs by position; None unless those by name are what is missing."""
+    ordered = [named[name] for name in names[len(inputs) :] if name in named]
+    if len(inputs) + len(named) < len(names) or len(ordered) < len(named):
+        return None
+    return (*inputs, *ordered)
+
+
+def looked_at(arguments: Sequence[Any]) -> tuple[tuple, list[int | float]]:
+    """Return all of the arguments that may change what is launched, and `addresses_of`.
+
+    In one pass, for every call takes it. Of a number the sign is enough: else
+    `Arguments` would find 0.0 for -0.0.
+    """
+    key: list[Any] = [torch.is_grad_enabled()]
+    addresses: list[int | float] = []
+    for one in arguments:
+        if type(one) in PLAIN:
+            address = one.data_ptr()
+            key += (one.shape, one.stride(), one.dtype, one.get_device(), address & 15)
+            key += (one.requires_grad, one.is_neg())
+            addresses.append(address)
+        elif type(one) in (float, int):
+            number = float(one)
+            key.append(math.copysign(1.0, number))
+            addresses.append(number)
+        else:
+            raise TypeError
+    return tuple(key), addresses
+
+
+def several(out: Any) -> Sequence[Any]:
+    """Return the results as a sequence, also if there is one."""
+    return out if isinstance(out, (tuple, list)) else (out,)
+
+
+class Memory:
+    """What a launcher remembers: calls by signature, and families of calls."""
+
+    def __init__(self, launcher: Any, by_row: Sequence[int]) -> None:
+        """Remember nothing yet; `by_row` are the places of arguments with rows."""
+        self.launcher = launcher
+        self.by_row = by_row
+        self.calls: dict[tuple, Repeat | None] = {}
+        self.families: dict[Any, Family] = {}
+
+    def learn(self, key: tuple, addresses: list, inputs: Any, out: Any) -> Any:
+        """Call the launcher and remember what it did, if that was one plain launch.
+
+        A signature is remembered at its second call: one of many that come once must
+        not cost more. Its family, if it has one, tells what a new one comes to.
+        """
+        alike: tuple | None = None
+        leading: tuple[int, ...] = ()
+        if out is None:
+            alike, leading = but_for_rows(key, inputs, self.by_row)
+        seen = key in self.calls
+        if not seen:
+            if len(self.calls) >= MOST_CALLS:
+                self.calls.clear()
+            family = self.families.get(alike)
+            if family and family.device.index == current_device() and not hooked():
+                returned = family.repeat(leading, addresses)
+                if returned is not None:
+                    self.calls[key] = None
+                    return returned
+        returned, done = recorded(self.launcher, inputs, out)
+        self.calls[key] = None
+        if done is None:
+            return returned
+        launch, found, tiles = done
+        if seen:
+            replay = replaying(launch, found)
+            self.calls[key] = repeating(
+                launch, replay, inputs, several(returned), given=out is not None
+            )
+        if alike is not None:
+            if alike not in self.families:
+                if len(self.families) >= MOST_FAMILIES:
+                    self.families.clear()
+                self.families[alike] = Family(
+                    launch, several(returned), self.by_row, tiles()
+                )
+            self.families[alike].keep(launch, found)
+        return returned
+
+
+def recorded(launcher: Any, inputs: Any, out: Any) -> tuple[Any, tuple | None]:
+    """Return what a launcher returns, and what it did if that can be repeated.
+
+    That is one launch of its arguments, what repeats it, and the tiles that serve.
+    """
+    RECORD.launches = []
+    try:
+        returned = launcher(*inputs, out=out)
+        launches, tiles = RECORD.launches, RECORD.tiles
+    finally:
+        RECORD.launches = RECORD.tiles = None
+    if len(launches) != 1 or launches[0][1] is None:
+        return returned, None
+    launch, found = launches[0]
+    passed = [float(one) if isinstance(one, int) else one for one in inputs]
+    if launch.addresses != addresses_of((*passed, *several(returned))):
+        return returned, None
+    return returned, (launch, found, tiles)
+
+
+def repeating(
+    launch: Launch,
+    replay: Replay,
+    inputs: Sequence[Any],
+    returned: Sequence[torch.Tensor],
+    given: bool,
+) -> Repeat:
+    """Return what repeats a launch, into `out` or new results."""
+    results = new_results(returned)
+
+    def repeat(addresses: list[int | float], out: Any) -> Any:
+        if out is None:
+            out = results(addresses)
+        else:
+            for one in several(out):
+                if not one.is_inference():  # which has no version
+                    torch.autograd.graph.increment_version(one)
+        replay(addresses)
+        return out
+
+    apart = overlaps(inputs, returned) if given else ()
+    return Repeat(launch.device.index, apart, repeat)
+
+
+def overlaps(inputs: Sequence[Any], results: Sequence[torch.Tensor]) -> list[Overlap]:
+    """Return what must hold of the addresses for results to spoil no other argument."""
+    passed = [*inputs, *results]
+    return [
+        Overlap(i, j, -extent(result), extent(one), result.data_ptr() - one.data_ptr())
+        for j, result in enumerate(passed)
+        for i, one in enumerate(passed[:j])
+        if j >= len(inputs) and isinstance(one, torch.Tensor)
+    ]
+
+
+def harmless(pairs: Sequence[Overlap], addresses: Sequence[int | float]) -> bool:
+    """Return whether arguments at these addresses are known to be apart."""
+    for first, second, before, behind, known in pairs:
+        distance = addresses[second] - addresses[first]
+        if before < distance < behind and distance != known:
+            return False
+    return True
+
+
+def new_results(returned: Sequence[torch.Tensor]) -> Callable[[list], Any]:
+    """Return a function that makes tensors like those, and appends their addresses."""
+    # Plain tuples, which torch parses in half the time that a torch.Size takes.
+    first, *others = [(tuple(one.shape), one.stride(), one.dtype) for one in returned]
+
+    def results(addresses: list) -> Any:
+        made = empty(*first)
+        addresses.append(made.data_ptr())
+        if others:
+            made = (made, *(empty(*one) for one in others))
+            addresses += [one.data_ptr() for one in made[1:]]
+        return made
+
+    return results
+
+
+# What torch.cuda.current_device asks once it has seen that CUDA is initialized.
+current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)

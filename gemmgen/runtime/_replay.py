@@ -1,0 +1,156 @@
+"""Launches without what Triton's public entry does at every call.
+
+It binds, types and hashes all arguments anew, over 20 us of CPU (host of an H200).
+Here it is asked once for each kind of arguments; from then on its C launcher is called
+with what it would have been given.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from triton.runtime import driver
+
+from ._launch import Block, Launch, addresses_of, workspace
+from ._packed import Compiled, arguments, compiled, described, kind, likenesses
+from ._support import INTERPRETED, architecture, on_device
+from ._table import RECORD
+
+MOST_ARGUMENTS = 64  # streams and addresses whose arguments a launch keeps
+
+Replay = Callable[[list[int | float]], None]
+
+COMPILED: dict[tuple, Compiled] = {}  # by `kind`
+
+
+def run(launch: Launch) -> None:
+    """Launch a kernel: directly if it is compiled, else through Triton's entry."""
+    found = None
+    with on_device(launch.device):
+        if INTERPRETED or launch.tile is None:
+            launch.enter()
+        else:
+            found = direct(launch)
+    if RECORD.launches is not None:
+        RECORD.launches.append((launch, found))
+
+
+def direct(launch: Launch) -> Compiled | None:
+    """Launch by Triton's C launcher if that may be; what does so again, if it may."""
+    key = kind(launch)
+    found = COMPILED.get(key)
+    if found is None or hooked():
+        made = launch.enter()
+        if torch.cuda.is_current_stream_capturing() or not trusted(launch.device):
+            return None
+        if made.metadata.global_scratch_size or made.metadata.profile_scratch_size:
+            return None  # Triton's entry allocates it
+        found = COMPILED[key] = compiled(made, bool(launch.described))
+    else:
+        send(launch, found, described(likenesses(launch, found), launch.addresses))
+    return found
+
+
+def send(launch: Launch, found: Compiled, tensors: Sequence[Any]) -> None:
+    """Launch a compiled kernel on the current stream."""
+    scratch = launch.workspace() if launch.in_parts else ()
+    stream = driver.active.get_current_stream(launch.device.index)
+    found.launcher(*arguments(launch, found, stream, tensors, addresses_of(scratch)))
+
+
+def replaying(launch: Launch, found: Compiled) -> Replay:
+    """Return a function of addresses that launches the same on the current stream.
+
+    A closure, for every attribute looked up would show in a call's time.
+    """
+    index, where, tile = launch.device.index, launch.device, launch.tile
+    tiles, parts = launch.programs if launch.splits else (0, 1)
+    stream, launcher = driver.active.get_current_stream, found.launcher
+    known = Arguments(launch, found)
+
+    def replay(addresses: list[int | float]) -> None:
+        if parts > 1:
+            scratch = workspace(where, tile, tiles, parts)
+            addresses = [*addresses, *(one.data_ptr() for one in scratch)]
+        key = (stream(index), *addresses)
+        launcher(*known[key])
+
+    return replay
+
+
+class Arguments(dict):
+    """By stream and addresses, all that Triton's C launcher takes, made when missed.
+
+    A dict, for a tuple that is found in one costs a call less than one that is built.
+    """
+
+    def __init__(self, launch: Launch, found: Compiled) -> None:
+        """Keep what is the same at every address; no tensor, which would stay alive."""
+        super().__init__()
+        self.launch, self.found = replace(launch, tensors=()), found
+        self.likes = likenesses(launch, found)
+
+    def __missing__(self, key: tuple) -> tuple:
+        """Return the arguments, and keep them."""
+        if len(self) >= MOST_ARGUMENTS:
+            self.clear()
+        stream, *addresses = key
+        count = len(self.likes)
+        tensors = described(self.likes, addresses[:count])
+        made = arguments(self.launch, self.found, stream, tensors, addresses[count:])
+        self[key] = made
+        return made
+
+
+@triton.jit
+def mark(target_ptr, value):
+    """Write a value where it can be found."""
+    tl.store(target_ptr, value)
+
+
+@triton.jit
+def copy_block(source_desc, target_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Copy the first block of a matrix, which comes by a descriptor."""
+    block = source_desc.load([0, 0])
+    offs = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    tl.store(target_ptr + offs, block)
+
+
+@functools.cache
+def trusted(device: torch.device) -> bool:
+    """Return whether a replay does on a device what Triton's entry does, tried once."""
+    ones, twos = (torch.full((8, 16), one, device=device).half() for one in (1, 2))
+    marks = (torch.zeros_like(ones), 2.0)
+    once = Launch(mark, None, device, (), (1,), marks, ())
+    trials: list[tuple] = [(once, twos[0, 0], ())]
+    if architecture(device) >= 90:
+        blocks = (Block(ones, 8, 16), torch.zeros_like(ones))
+        once = Launch(copy_block, None, device, (), (1,), blocks, (8, 16))
+        trials.append((once, twos, (twos,)))
+    try:
+        return all(repeats(*trial) for trial in trials)
+    except (AttributeError, ImportError, IndexError, KeyError, TypeError, ValueError):
+        return False
+
+
+def repeats(
+    launch: Launch, wanted: torch.Tensor, inputs: Sequence[torch.Tensor]
+) -> bool:
+    """Return whether a launch, repeated for other inputs, writes what is wanted."""
+    found = compiled(launch.enter(), bool(launch.described))
+    *_, target = (one for one in launch.tensors if isinstance(one, torch.Tensor))
+    written = torch.zeros_like(target)
+    numbers = [one for one in launch.tensors if type(one) is float]
+    replay = replaying(launch, found)
+    replay([*addresses_of(inputs), written.data_ptr(), *numbers])
+    return torch.equal(written.flatten()[: wanted.numel()], wanted.flatten())
+
+
+def hooked() -> bool:
+    """Return whether somebody, such as a profiler, wants to know of launches."""
+    runtime = triton.knobs.runtime
+    return bool(runtime.launch_enter_hook.calls or runtime.launch_exit_hook.calls)

@@ -1,0 +1,122 @@
+"""What every launcher of this folder shares: device functions, GPUs, tensors as rows.
+
+Needs torch and triton alone, so the folder can be copied into any project.
+"""
+
+import contextlib
+import functools
+import itertools
+import math
+import sys
+from collections.abc import Iterator
+
+import torch
+import triton
+import triton.language as tl
+from triton.experimental.gluon.language.nvidia.hopper import tma
+from triton.language.extra import libdevice
+
+# Triton 3.8 renamed these two, and 3.9 raises an error at their old names.
+load_block = getattr(tma, "async_load", tma.async_copy_global_to_shared)
+store_block = getattr(tma, "async_store", tma.async_copy_shared_to_global)
+
+INTERPRETED = triton.knobs.runtime.interpret
+
+if INTERPRETED:  # without CUDA's library
+
+    @triton.jit
+    def fast_exp2(x):
+        """Return 2^x."""
+        return tl.exp2(x)
+
+    @triton.jit
+    def fast_divide(x, y):
+        """Return x / y."""
+        return x / y
+
+else:
+
+    @triton.jit
+    def fast_exp2(x):
+        """Return 2^x; in fp32 by one instruction, which loses subnormal numbers."""
+        return libdevice.exp2(x)
+
+    @triton.jit
+    def fast_divide(x, y):
+        """Return x / y; in fp32 by two, which lose subnormals and y beyond 2^126."""
+        return x / y if y.dtype == tl.float64 else libdevice.fast_dividef(x, y)
+
+
+def cdiv(size: int, step: int) -> int:
+    """Return size / step, rounded up. Triton's own takes 3 us of CPU."""
+    return -(-size // step)
+
+
+@functools.cache
+def processors(device: torch.device) -> int:
+    """Return the number of SMs; the interpreter makes do with two."""
+    if device.type != "cuda":
+        return 2
+    return torch.cuda.get_device_properties(device).multi_processor_count
+
+
+@functools.cache
+def architecture(device: torch.device) -> int:
+    """Return the compute capability as 10 * major + minor; the interpreter has any."""
+    if device.type != "cuda":
+        return sys.maxsize
+    major, minor = torch.cuda.get_device_capability(device)
+    return 10 * major + minor
+
+
+@functools.cache
+def shared_memory(device: torch.device) -> int:
+    """Return the bytes of shared memory that a block may have."""
+    if device.type != "cuda":
+        return sys.maxsize
+    return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+
+
+def on_device(device: torch.device) -> contextlib.AbstractContextManager:
+    """Make the tensors' device current, since Triton launches on the current one."""
+    if device.type != "cuda" or device.index == torch.cuda.current_device():
+        return contextlib.nullcontext()
+    return torch.cuda.device(device)
+
+
+def offset_type(*tensors: torch.Tensor) -> tl.dtype:
+    """Return the integer type that can count the elements from each tensor's start."""
+    for tensor in tensors:
+        last = sum(
+            (n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)
+        )
+        if last >= 2**31:
+            return tl.int64
+    return tl.int32
+
+
+def alignment(*matrices: torch.Tensor) -> int:
+    """Return of how many elements all rows, and steps between them, are multiples."""
+    lengths = ((matrix.stride(0), matrix.shape[1]) for matrix in matrices)
+    return math.gcd(16, *itertools.chain.from_iterable(lengths))
+
+
+def rows(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
+    """Cut tensors [..., columns] of the same leading sizes into matrices, uncopied.
+
+    The last leading axes are flattened as far as every tensor's strides allow; one
+    group of matrices is given for each index of the others.
+    """
+    leading = tensors[0].shape[:-1]
+    if len(leading) == 1:
+        yield tensors
+        return
+    for kept in range(len(leading) + 1):
+        flat = (*leading[:kept], math.prod(leading[kept:]))
+        try:
+            matrices = [tensor.view(*flat, tensor.shape[-1]) for tensor in tensors]
+        except RuntimeError:
+            continue
+        for index in itertools.product(*map(range, leading[:kept])):
+            yield tuple(matrix[index] for matrix in matrices)
+        return

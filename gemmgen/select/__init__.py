@@ -1,0 +1,1 @@
+"""A kernel's tiles and the table that chooses among them: `Spec` → `Plan`."""

@@ -1,0 +1,181 @@
+"""Which tile serves which shape, by a function that says how long each takes.
+
+The function is the model's prediction, or that corrected by measurements.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from operator import ge
+from random import Random
+
+from gemmgen.cost.tile import Product, Tile
+from gemmgen.cost.time import Sizes, predicted_time
+from gemmgen.hardware.targets import Target
+from gemmgen.select.decision_list import ANY, Grid, Point, Rule, decide
+from gemmgen.select.waves import with_full_waves
+from gemmgen.tables.schedules import SCHEDULES
+
+Time = Callable[[Sizes, Tile], float]
+
+GRID = Grid(
+    (1, 16, 64, 128, 256, 512, 1024, 2048, 4096, ANY),
+    (64, 512, 1024, 2048, 4096, 8192, ANY),
+    (1024, ANY),
+)
+"""Classes of shapes for the model, which sees less than measurements do."""
+
+FEW = Grid((32, 1024, ANY), (8,), (1024, ANY))
+"""Of so few columns a descriptor loads 64 or more, of which most are filled with zeros,
+so pointers serve them, aligned or not (4096 x 1 x 8192: 23.8 us against 26.5, H200)."""
+
+ROUGH = Grid((1, 32, 128, 512, 2048, ANY), (512, 2048, ANY), (1024, ANY))
+"""Fewer, where rows are not aligned, and where a schedule's Triton is not there."""
+
+_PRICE = 0.7
+"""What a row must save, in times of a class."""
+
+_LINE = 64
+"""Sizes along rows are whole lines of so many elements; rows are any number."""
+
+_SPREAD, _OCTAVES = 350, ((6, 14), (9, 15), (9, 14))
+"""Shapes drawn to see whose waves are full, and the octaves of their M, N and K."""
+_LEAST_GAIN = 0.15
+"""What a row for full waves must save, in times of a drawn shape."""
+
+_BEYOND = 4
+"""An open class is judged up to this multiple of its last limit."""
+
+
+def modelled(
+    tiles: tuple[Tile, ...], product: Product, target: Target, *, rest: bool = False
+) -> tuple[Rule, ...]:
+    """The model's table: tiles for what descriptors can describe, then for the `rest`.
+
+    Each part holds every shape, but for a few columns, which come before. A call gets
+    to the second if no descriptor can describe its tensors. warp_specialized needs an
+    exact Triton, so rows without it follow the first part.
+    """
+    # fp16 and bf16 take the same time, so they share a table.
+    alike = replace(product, kind="bf16" if product.kind == "fp16" else product.kind)
+    return _modelled(tiles, alike, target, rest)
+
+
+@cache
+def _modelled(
+    tiles: tuple[Tile, ...], product: Product, target: Target, rest: bool
+) -> tuple[Rule, ...]:
+    plain = [tile for tile in tiles if not tile.described]
+    if rest:
+        return tuple(_table(plain, product, target, ROUGH, aligned=False))
+    if len(plain) == len(tiles):
+        return tuple(_table(plain, product, target, GRID))
+    rules = _table(plain, product, target, FEW, aligned=False)
+    leading = [tile for tile in tiles if first(tile)]
+    if any(map(describes_operands, leading)):
+        # Warps of their own do what a persistent loop does, and overlap more.
+        leading = [tile for tile in leading if tile.schedule != "persistent"]
+    rules += with_full_waves(
+        _table(leading, product, target, GRID),
+        {
+            sizes: {
+                tile: predicted_time(sizes, tile, product, target) for tile in leading
+            }
+            for sizes in _spread()
+        },
+        target,
+        _LEAST_GAIN,
+    )
+    every = [tile for tile in tiles if first(tile) and not describes_operands(tile)]
+    if every and describes_operands(rules[-1].tile):
+        rules += _table(every, product, target, ROUGH)
+    rules += _table(plain, product, target, ROUGH, aligned=False)
+    return tuple(reached(rules))
+
+
+def _spread() -> Iterator[Sizes]:
+    """Shapes that show whose waves are full: drawn evenly in octaves, the same ones."""
+    drawn = Random(0)
+    for _ in range(_SPREAD):
+        m, n, k = (2 ** drawn.uniform(low, high) for low, high in _OCTAVES)
+        yield max(1, int(m)), int(n) // _LINE * _LINE, int(k) // _LINE * _LINE
+
+
+def reached(rules: Sequence[Rule]) -> list[Rule]:
+    """Without the rows that no call gets to, since one before them takes all of theirs.
+
+    Rows of kernels that descriptors describe, or that ask for full waves, may pass a
+    call on.
+    """
+    kept: list[Rule] = []
+    for rule in rules:
+        takers = (one for one in kept if not one.tile.described and not one.full)
+        if not any(all(map(ge, one.limits, rule.limits)) for one in takers):
+            kept.append(rule)
+    return kept
+
+
+def first(tile: Tile) -> bool:
+    """Whether a tile is for tensors that descriptors can describe; gemv needs none.
+
+    The other pointer kernels would take calls from rows for tensors that are not.
+    """
+    return tile.described or tile.streams
+
+
+def describes_operands(tile: Tile) -> bool:
+    """Whether descriptors must describe operands too, not the inputs alone."""
+    return "operands" in SCHEDULES[tile.schedule].described
+
+
+def _table(
+    tiles: Sequence[Tile],
+    product: Product,
+    target: Target,
+    grid: Grid,
+    *,
+    aligned: bool = True,
+) -> list[Rule]:
+    def time(sizes: Sizes, tile: Tile) -> float:
+        return predicted_time(sizes, tile, product, target)
+
+    points = sampled(tiles, time, grid, aligned=aligned)
+    return decide(list(points), grid, _PRICE)
+
+
+def sampled(
+    tiles: Sequence[Tile], time: Time, grid: Grid, *, aligned: bool
+) -> Iterator[Point]:
+    """Shapes of every class, whose weights add up to 1 in each.
+
+    Shapes at the limits of a class, such as powers of two, count as much as all others.
+    Rows of the operands are odd along N and K unless aligned.
+    """
+    less = 0 if aligned else 1
+    for m, m_inside in _samples(grid.m, 1):
+        for n, n_inside in _samples(grid.n, _LINE):
+            for k, k_inside in _samples(grid.k, _LINE):
+                for sizes in (
+                    (m, max(1, n - less), k - less),
+                    (m_inside, max(1, n_inside - less), k_inside - less),
+                ):
+                    serving = (tile for tile in tiles if serves(tile, sizes))
+                    yield Point(sizes, {one: time(sizes, one) for one in serving}, 0.5)
+
+
+def serves(tile: Tile, sizes: Sizes) -> bool:
+    """Whether a tile is for such a shape: gemv reads B once for each row of A."""
+    return not tile.streams or sizes[0] == 1
+
+
+def _samples(limits: Sequence[float], unit: int) -> list[tuple[int, int]]:
+    """Of each class along one axis: its largest size, and one in its middle."""
+    known = [int(limit) for limit in limits if limit != ANY]
+    ends = [*known, *[_BEYOND * known[-1]] * (len(limits) - len(known))]
+    lows = [ends[0] // 16, *ends]
+    middles = [math.isqrt(low * high) for low, high in zip(lows, ends, strict=False)]
+    return [
+        (end, middle // unit * unit or max(1, middle))
+        for end, middle in zip(ends, middles, strict=True)
+    ]

@@ -1,0 +1,290 @@
+"""Spec → `Plan`: the rules between fields, and every fact that a kernel derives.
+
+A `Plan` is plain data and the only input of templates and of checks.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from gemmgen.base import header
+from gemmgen.base.errors import Mistakes, SpecError, SpecErrors, one_of, quoted
+from gemmgen.cost.tile import Product, Tile
+from gemmgen.epilogue.checked import Epilogue, Statement
+from gemmgen.epilogue.expression import Name
+from gemmgen.epilogue.parser import compile_epilogue
+from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.problem.bindings import operands_of, results_of
+from gemmgen.problem.tensors import Operand, Result
+from gemmgen.problem.workload import product_of
+from gemmgen.select.table import BY_ARCHITECTURE, Row, Table
+from gemmgen.select.tiling import choose, schedule_text, tiles_text
+from gemmgen.select.tuning_file import Tuning, beside
+from gemmgen.select.tuning_file import read as read_tuning
+from gemmgen.spec.parse import KernelSpec, Spec, read
+from gemmgen.tables.dtypes import DTYPES, PRECISIONS
+from gemmgen.tables.layouts import LAYOUTS, Matrix
+from gemmgen.tables.operations import OPERATIONS
+from gemmgen.tables.schedules import FALLBACK, SCHEDULES
+from gemmgen.yaml.reader import file_bytes
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One kernel, decided: nothing about it is left to a template.
+
+    `tables` are what the dispatch table's `rows` come from; with runtime autotuning
+    `configs` takes their place. `schedule` is what the spec says.
+    """
+
+    name: str
+    op: str
+    layout: str
+    a: Matrix
+    b: Matrix
+    dtype: str
+    accumulator: str
+    out: str
+    precision: str | None
+    product: Product
+    epilogue: Epilogue
+    operands: tuple[Operand, ...]
+    results: tuple[Result, ...]
+    schedule: str
+    targets: tuple[str, ...]
+    tables: tuple[Table, ...]
+    configs: tuple[Tile, ...]
+    tiles_text: str
+    chosen_by: str
+
+    @cached_property
+    def rows(self) -> tuple[Row, ...]:
+        """The dispatch table; chosen when first asked for, since that takes a while."""
+        return tuple(row for table in self.tables for row in table.rows(self.product))
+
+    @cached_property
+    def schedules(self) -> tuple[str, ...]:
+        """The schedules that some row uses, the fallback first."""
+        used = {row.tile.schedule for row in self.rows} | {FALLBACK}
+        return tuple(name for name in SCHEDULES if name in used)
+
+    def target(self, name: str) -> Target:
+        """A target, with the rates that its tuning file has."""
+        return next(table.gpu for table in self.tables if table.target == name)
+
+    @property
+    def tensors(self) -> tuple[Operand, ...]:
+        """The operands that are tensors."""
+        return tuple(one for one in self.operands if not one.is_number)
+
+    @property
+    def tiles(self) -> tuple[tuple[Target, Tile], ...]:
+        """Every (target, tile) that the module can launch, each once."""
+        pairs = [(row.architecture, row.tile) for row in self.rows]
+        pairs += [
+            (TARGETS[target].architecture, tile)
+            for target in self.targets
+            for tile in self.configs
+        ]
+        return tuple((BY_ARCHITECTURE[sm], tile) for sm, tile in dict.fromkeys(pairs))
+
+
+def load(path: Path, source: str | None = None) -> tuple[Plan, ...]:
+    """The plans of a spec file, in its order; `source` is the name errors show.
+
+    Raises `SpecErrors` with every mistake of the file and of the tuning files beside
+    it, and `OSError`.
+    """
+    tunings, wrong = _tunings(path)
+    mistakes = Mistakes()
+    try:
+        spec = read(file_bytes(path), source or str(path), mistakes)
+    except SpecErrors as found:
+        raise SpecErrors([*found.errors, *wrong]) from None
+    mistakes.include(wrong)
+    return plans(spec, tunings, mistakes)
+
+
+def _tunings(spec: Path) -> tuple[list[Tuning], list[SpecError]]:
+    """The tuning files beside a spec, and what is wrong with them."""
+    found: list[Tuning] = []
+    wrong: list[SpecError] = []
+    for path in beside(spec):
+        try:
+            found.append(read_tuning(path))
+        except SpecErrors as errors:
+            wrong += errors.errors
+    return found, wrong
+
+
+def plans(
+    spec: Spec, tunings: Sequence[Tuning] = (), mistakes: Mistakes | None = None
+) -> tuple[Plan, ...]:
+    """Plan every kernel; raise `SpecErrors` with all that is wrong in any of them.
+
+    `mistakes` are those that were found before.
+    """
+    mistakes = mistakes or Mistakes()
+    planned: list[Plan] = []
+    for kernel in spec.kernels:
+        try:
+            planned.append(_Planner(kernel, spec.targets, tunings).plan())
+        except SpecErrors as found:
+            mistakes.include(found.errors)
+    mistakes.stop_if_any()
+    return tuple(planned)
+
+
+def fingerprint(plan: Plan) -> str:
+    """The hash of all that a plan holds: what a generated file is made from."""
+    return header.entry_hash(asdict(plan))
+
+
+_OF_BINDINGS = {"op", "dtype", "epilogue", "operands", "outputs"}
+_OF_TILES = {*("op", "dtype", "layout", "precision", "tiles", "schedule", "autotune")}
+"""The keys that operands and results, or tiles, depend on."""
+
+
+class _Planner:
+    """Decides one kernel, collecting the mistakes of each independent part."""
+
+    def __init__(
+        self, spec: KernelSpec, targets: Sequence[str], tunings: Sequence[Tuning]
+    ) -> None:
+        self.spec = spec
+        mine = {
+            one.target: one for one in tunings
+            if one.target in targets
+            and spec.name in one.kernels and one.kernels[spec.name].rules
+        }  # fmt: skip
+        self.tuned = {name: one.kernels[spec.name] for name, one in mine.items()}
+        self.gpus = {name: one.gpu for name, one in mine.items()}
+        rates = {one.target: one.rates for one in tunings if one.rates}
+        self.targets = [
+            replace(TARGETS[name], rates=rates.get(name, TARGETS[name].rates))
+            for name in targets
+        ]
+        self.errors: list[SpecError] = []
+        self.refused = set(spec.refused)
+
+    def fail(self, *path: str | int, message: str) -> None:
+        self.refused.add(str(path[0]))
+        self.errors.append(SpecError(self.spec.at(*path), message))
+
+    def plan(self) -> Plan:
+        spec, operation = self.spec, OPERATIONS[self.spec.op]
+        layout = LAYOUTS[spec.layout]
+        a = Matrix(operation.a, ("m", "k"), layout.a_transposed)
+        b = Matrix(operation.b, ("k", "n"), layout.b_transposed)
+        out, accumulator = self.dtypes()
+        precision = self.precision()
+        epilogue = self.epilogue((a.name, b.name), operation.result)
+        operands, results = self.bound(epilogue, accumulator, out)
+        product = product_of(spec, precision, epilogue, operands, results)
+        tables, configs = self.tiles(product, epilogue)
+        if self.errors or self.refused:
+            raise SpecErrors(self.errors)
+        return Plan(
+            name=spec.name,
+            op=spec.op,
+            layout=spec.layout,
+            a=a,
+            b=b,
+            dtype=spec.dtype.a,
+            accumulator=accumulator,
+            out=out,
+            precision=precision,
+            product=product,
+            epilogue=epilogue,
+            operands=operands,
+            results=results,
+            schedule=schedule_text(spec),
+            targets=tuple(target.name for target in self.targets),
+            tables=tables,
+            configs=configs,
+            tiles_text=tiles_text(spec),
+            chosen_by=self.chosen_by(),
+        )
+
+    def chosen_by(self) -> str:
+        """Who made the table: the model, or measurements where there are any."""
+        if self.spec.tiles or not self.gpus:
+            return "The model chose them"
+        found = [f"Timed on {gpu} for {name}" for name, gpu in self.gpus.items()]
+        return ", ".join([*found, "else chosen by the model"])
+
+    def tiles(
+        self, product: Product, epilogue: Epilogue
+    ) -> tuple[tuple[Table, ...], tuple[Tile, ...]]:
+        """The tiles, unless something that they depend on was refused."""
+        if self.refused & _OF_TILES:
+            return (), ()
+        try:
+            return choose(self.spec, self.targets, product, epilogue, self.tuned)
+        except SpecErrors as found:
+            self.errors += found.errors
+            return (), ()
+
+    def bound(
+        self, epilogue: Epilogue, accumulator: str, out: str
+    ) -> tuple[tuple[Operand, ...], tuple[Result, ...]]:
+        """The operands and results; those of a bare product if any are refused."""
+        if not self.refused & _OF_BINDINGS:
+            operands = operands_of(self.spec, epilogue, accumulator, out, self.fail)
+            results = results_of(self.spec, epilogue, accumulator, out, self.fail)
+        if self.refused & _OF_BINDINGS:
+            return (), (Result(epilogue.statements[0].target, "acc", out, accumulator),)
+        return operands, results
+
+    def dtypes(self) -> tuple[str, str]:
+        """The out dtype and the accumulator, checked against the inputs."""
+        names = self.spec.dtype
+        row = DTYPES[names.a]
+        if "dtype" in self.refused:
+            return names.out, row.accumulator
+        if names.b != names.a:
+            self.fail(
+                "dtype", "b",
+                message=f"a is {names.a} and b is {names.b}: both must be the same",
+            )  # fmt: skip
+        if names.acc not in (None, row.accumulator):
+            self.fail(
+                "dtype", "acc",
+                message=f"{names.a} accumulates in {row.accumulator}, not {names.acc}",
+            )  # fmt: skip
+        if names.out not in row.outputs:
+            self.fail(
+                "dtype", "out",
+                message=f"out {quoted(names.out)} is not possible for {names.a} inputs "
+                + one_of(row.outputs),
+            )  # fmt: skip
+        return names.out, row.accumulator
+
+    def precision(self) -> str | None:
+        if self.spec.dtype.a == "fp32":
+            return self.spec.precision or next(iter(PRECISIONS))
+        if self.spec.precision is not None and "dtype" not in self.refused:
+            self.fail(
+                "precision",
+                message=f"precision chooses how fp32 is multiplied; dtype is "
+                f"{self.spec.dtype.a}",
+            )
+        return None
+
+    def epilogue(self, taken: tuple[str, ...], result: str) -> Epilogue:
+        """The epilogue, none of whose names is one of A, B or the kernels.
+
+        The bare product if it is refused, or the operation, whose names it uses.
+        """
+        spec = self.spec
+        kernels = [spec.name + row.kernel_suffix for row in SCHEDULES.values()]
+        if not self.refused & {"op", "epilogue"}:
+            try:
+                return compile_epilogue(
+                    spec.epilogue, result, (*taken, *kernels), spec.inside_epilogue
+                )
+            except SpecErrors as found:
+                self.refused.add("epilogue")
+                self.errors += found.errors
+        return Epilogue((Statement(result, Name("acc"), ("m", "n")),), ())

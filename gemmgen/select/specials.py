@@ -1,0 +1,138 @@
+"""The tiles of the fast schedules that are worth considering.
+
+A short list by schedule: what won some shape when all of them were timed on an H200
+(bf16 NT, 22 shapes, 4096^3 to one row), without those that a neighbour replaces.
+"""
+
+from dataclasses import replace
+
+from gemmgen.cost.resources import accumulator_registers, block_k, instruction
+from gemmgen.cost.split_product import line_bytes, most_accumulator_registers
+from gemmgen.cost.tile import FILL, GROUP_M, LINE_BYTES, Product, Tile
+from gemmgen.cost.time import best_stages
+from gemmgen.hardware.targets import Target
+from gemmgen.tables.schedules import SCHEDULES, SPECIALIZED, from_registers, transposes
+
+_Size = tuple[int, int, int, int, int]
+
+_SHAPES: dict[str, tuple[_Size, ...]] = {
+    SPECIALIZED: (
+        *((256, 128, 1, 8, 1), (128, 128, 1, 8, 1), (128, 128, 1, 4, 1)),
+        (128, 192, 1, 12, 1),
+    ),
+    "persistent": ((128, 256, 1, 8, 1), (128, 128, 1, 8, 1)),
+    "tma": (
+        (128, 128, 1, 4, 1),
+        (128, 64, 1, 4, FILL),
+        (64, 128, 1, 4, 1),
+        (64, 64, 2, 4, FILL),
+        (32, 64, 2, 4, FILL),
+        (16, 64, 2, 4, FILL),
+    ),
+    "split_k": (
+        (64, 64, 1, 4, FILL),
+        (64, 64, 1, 4, 2 * FILL),
+        (32, 64, 1, 4, 2 * FILL),
+        (16, 64, 2, 4, FILL),
+        (32, 32, 1, 4, FILL),
+    ),
+    "gemv": ((1, 1, 4, 1, 1),),
+}
+"""(m, n, blocks of 128 bytes along K, warps, split_k) by schedule.
+
+Where consumers share columns: where they share rows, m and n change places.
+"""
+
+
+_ALONG_K: tuple[_Size, ...] = ((256, 128, 1, 8, 1), (128, 128, 1, 4, 1))
+_HELD: tuple[_Size, ...] = (
+    (256, 128, 1, 8, 1),
+    (128, 128, 2, 8, 1),
+    (64, 128, 2, 8, 1),
+)
+"""The same for specialized consumers of tf32, which read both sides from shared memory
+or one from registers (NT and NN, four shapes each, H200)."""
+_WHOLE_TILE: _Size = (128, 128, 1, 4, 1)
+"""Of tma; in tf32 persistent is as fast with it (NT, 4096^3 and 2048^3, H200)."""
+
+_FMA = (32, 32)
+"""m, n of the tile for multiply-adds; with more some layout spills, for the block of A
+and B is in registers too. Tensor cores take larger ones."""
+
+
+def specials(
+    schedule: str, product: Product, target: Target, burden: int
+) -> list[Tile]:
+    """The tiles of a schedule that are worth considering; all fit, none should spill.
+
+    `burden` is that of the epilogue, in tiles beside the accumulator.
+    """
+    found, streams = [], SCHEDULES[schedule].streams
+    line = LINE_BYTES if streams else line_bytes(product, target)
+    for m, n, blocks, warps, split_k in _sizes(schedule, product):
+        if not streams and _one_line(schedule, m, product, target):
+            blocks = 1
+        if _parts_spill(schedule, m, split_k, product, target):
+            continue
+        k = block_k(blocks * line, product)
+        tile = Tile(m, n, k, GROUP_M, 1, warps, schedule, split_k)
+        fma = not streams and instruction(tile, product, target) == "fma"
+        if fma != ((m, n) == _FMA):
+            continue
+        stages = best_stages(tile, product, target)
+        if stages and _holds(tile, product, target, burden):
+            found.append(replace(tile, stages=stages))
+    return found
+
+
+def _sizes(schedule: str, product: Product) -> tuple[_Size, ...]:
+    """The sizes of a schedule for a product."""
+    sizes = _SHAPES.get(schedule, ())
+    if (schedule, product.kind) == ("tma", "tf32"):
+        return tuple(size for size in sizes if size != _WHOLE_TILE)
+    kind, layout = product.kind, product.layout
+    if (schedule, kind) == (SPECIALIZED, "tf32"):
+        sizes = _HELD if from_registers(schedule, kind, layout) else _ALONG_K
+    if schedule != SPECIALIZED or transposes(schedule, kind, layout):
+        return sizes
+    return tuple((n, m, k, warps, parts) for m, n, k, warps, parts in sizes)
+
+
+def _parts_spill(
+    schedule: str, m: int, split_k: int, product: Product, target: Target
+) -> bool:
+    """Whether parts of K spill 8 bytes in some kernel.
+
+    32 rows in many parts do in tf32 for sm_90 and in bf16 with gelu for sm_80 (Triton
+    3.6), 64 in tma with fp32 results for sm_100 (3.9), tf32x3 in tma for sm_120 (3.6).
+    """
+    if product.kind == "tf32x3" and (schedule, target.unit) == ("tma", "mma"):
+        return split_k == FILL
+    if (m, split_k) == (32, 2 * FILL):
+        return product.kind == "tf32" or target.unit == "mma"
+    wide = product.out_bytes == 4 and target.unit == "tcgen05"
+    return wide and (schedule, m, split_k) == ("tma", 64, FILL)
+
+
+def _one_line(schedule: str, m: int, product: Product, target: Target) -> bool:
+    """Whether two cache lines of K spill 8 or 16 bytes in some layout.
+
+    Triton 3.9, but for tf32 in split_k for sm_90: Triton 3.6.
+    """
+    if product.kind == "tf32x3" or (product.kind, schedule) == ("tf32", "split_k"):
+        return True
+    return target.unit == "tcgen05" and m >= 64
+
+
+def _holds(tile: Tile, product: Product, target: Target, burden: int) -> bool:
+    """Whether a thread's registers hold the accumulator beside all else.
+
+    The parts of a product split in three live there too. The consumers of a specialized
+    kernel compute no addresses, which leaves them more.
+    """
+    most = most_accumulator_registers(product, target)
+    if accumulator_registers(tile, product) <= most:
+        return True
+    tiles = 2 if tile.schedule == SPECIALIZED else 1
+    pointers = tile.schedule == "persistent" and product.matrix_bytes > 0
+    return product.kind != "tf32x3" and burden + pointers <= tiles

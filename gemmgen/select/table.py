@@ -1,0 +1,102 @@
+"""A launcher's table, and what its rows come from."""
+
+from dataclasses import dataclass, replace
+
+from gemmgen.cost.resources import shared_memory
+from gemmgen.cost.tile import Product, Tile
+from gemmgen.hardware.targets import TARGETS, Rates, Target
+from gemmgen.select.decision_list import ANY, Rule
+from gemmgen.select.model_table import modelled
+from gemmgen.select.nearest import nearest_fitting
+
+
+@dataclass(frozen=True)
+class Row:
+    """For GPUs from `architecture` on and sizes up to M, N, K (None: any), a tile.
+
+    If `full`, only for M and N whose tiles fill the last wave of SMs.
+    """
+
+    architecture: int
+    m: int | None
+    n: int | None
+    tile: Tile
+    k: int | None = None
+    full: bool = False
+
+    @property
+    def limits(self) -> tuple[int | None, int | None, int | None]:
+        """The largest M, N and K that it serves."""
+        return self.m, self.n, self.k
+
+    @property
+    def target(self) -> Target:
+        """The target that it was chosen for."""
+        return BY_ARCHITECTURE[self.architecture]
+
+    def shared_memory(self, product: Product) -> int:
+        """Bytes of shared memory that its tile takes on that target."""
+        return shared_memory(self.tile, product, self.target)
+
+    def runs_on(self, device: Target, product: Product) -> bool:
+        """Whether launchers take the tile for a newer GPU than its target, as they ask.
+
+        Asynchronous units keep one more block of the ring in shared memory, and of a
+        product split in three part of another: two are left for them.
+        """
+        needed, stages = self.shared_memory(product), self.tile.stages
+        if stages > 1 and device.asynchronous and not self.target.asynchronous:
+            needed = needed * (stages + 1) // (stages - 1)
+        return needed <= device.shared_per_block
+
+
+BY_ARCHITECTURE = {target.architecture: target for target in TARGETS.values()}
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the rows of a target come from: `measured` ones, or tiles to choose from.
+
+    `rates` are those of the target, calibrated or not. The model chooses among `tiles`;
+    after measured rows, for tensors that no descriptor can describe. After the `last`
+    of a module's tables comes no row that a GPU could take instead.
+    """
+
+    target: str
+    rates: Rates
+    measured: tuple[Row, ...]
+    tiles: tuple[Tile, ...]
+    last: bool = False
+
+    def rows(self, product: Product) -> tuple[Row, ...]:
+        """The rows, in the order in which a launcher looks."""
+        rest = bool(self.measured)
+        rules = modelled(self.tiles, product, self.gpu, rest=rest) if self.tiles else ()
+        rows = (*self.measured, *(row(self.gpu, rule) for rule in rules))
+        return (*rows, *_spare(rows[-1], product)) if self.last else rows
+
+    @property
+    def gpu(self) -> Target:
+        """The target."""
+        return replace(TARGETS[self.target], rates=self.rates)
+
+
+def _spare(last: Row, product: Product) -> tuple[Row, ...]:
+    """A row for GPUs newer than the last row's that do not hold its tile, if any.
+
+    It serves every shape as that does, so whatever GPU may take it has a row.
+    """
+    newer = [one for one in TARGETS.values() if one.architecture > last.architecture]
+
+    def everywhere(tile: Tile) -> bool:
+        row = replace(last, tile=tile)
+        return all(row.runs_on(device, product) for device in newer)
+
+    found = nearest_fitting(last.tile, everywhere)
+    return () if found in (None, last.tile) else (replace(last, tile=found),)
+
+
+def row(target: Target, rule: Rule) -> Row:
+    """The row of a rule."""
+    m, n, k = (None if most == ANY else int(most) for most in rule.limits)
+    return Row(target.architecture, m, n, rule.tile, k, rule.full)

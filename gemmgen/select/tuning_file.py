@@ -1,0 +1,272 @@
+"""Tuning files: what was measured on a GPU, and the table that follows from it.
+
+`gemmgen tune` writes `tuning/<gpu>.yaml` beside a spec, `build` reads all of them.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+
+from gemmgen.base.errors import Location, Mistakes, described, one_of, unknown
+from gemmgen.base.files import blamed
+from gemmgen.cost.tile import Tile
+from gemmgen.hardware.gpus import target_named
+from gemmgen.hardware.targets import TARGETS, Rates
+from gemmgen.select.decision_list import ANY, Rule
+from gemmgen.select.tile_text import parsed, spelled
+from gemmgen.spec import shapes
+from gemmgen.spec.shapes import Shape
+from gemmgen.yaml.reader import file_bytes, load
+from gemmgen.yaml.tree import UNKNOWN, Node, Value
+
+FOLDER = "tuning"
+_VERSION = 1
+_KEYS = ("gemmgen-tuning", "gpu", "target", "made", "rates", "kernels")
+_MEASURED = ("rules", "unaligned", "microseconds")
+_SIZES = ("M", "N", "K")
+Times = Mapping[Shape, Mapping[Tile, float]]
+"""Seconds by shape and tile."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One kernel on one GPU: the table, and the times it comes from, in seconds.
+
+    `unaligned` are the rules among schedules that take any row, for tensors that no
+    descriptor can describe. `places` say where a file has the rules and those.
+    """
+
+    rules: tuple[Rule, ...]
+    unaligned: tuple[Rule, ...]
+    times: Times
+    places: tuple[Location, ...] = field(default=(), compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """A tuning file: the GPU, its target, what made it, and its kernels.
+
+    `rates` are the model's constants for this GPU, where they were calibrated.
+    """
+
+    gpu: str
+    target: str
+    made: Mapping[str, str]
+    kernels: Mapping[str, Measured]
+    rates: Rates | None = None
+
+    @property
+    def file_name(self) -> str:
+        """`nvidia_h200.yaml`."""
+        return "_".join(re.findall("[a-z0-9]+", self.gpu.lower())) + ".yaml"
+
+    def as_text(self) -> str:
+        """The file."""
+        lines = [
+            "# Written by `gemmgen tune`; `gemmgen build` reads the rules.",
+            f"gemmgen-tuning: {_VERSION}",
+            f"gpu: {_text(self.gpu)}",
+            f"target: {self.target}",
+            "made:",
+            *(f"  {key}: {_text(value)}" for key, value in self.made.items()),
+        ]
+        if self.rates:
+            rates = asdict(self.rates).items()
+            lines += ["rates:", *(f"  {key}: {value:.3g}" for key, value in rates)]
+        lines.append("kernels:")
+        for name, measured in self.kernels.items():
+            lines.append(f"  {name}:")
+            for key, rules in (
+                ("rules", measured.rules),
+                ("unaligned", measured.unaligned),
+            ):
+                lines.append(f"    {key}:")
+                lines += [f"      - {_rule_text(rule)}" for rule in rules]
+            lines.append("    microseconds:")
+            for shape, times in measured.times.items():
+                ordered = sorted(times.items(), key=lambda pair: pair[1])
+                lines.append(f"      {shape}:")
+                lines += [
+                    f"        {spelled(tile)}: {1e6 * time:.2f}"
+                    for tile, time in ordered
+                ]
+        return "\n".join(lines) + "\n"
+
+
+def _text(value: str) -> str:
+    """A text in quotes, as YAML has them."""
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _rule_text(rule: Rule) -> str:
+    limits = zip(_SIZES, rule.limits, strict=True)
+    parts = [f"{size}: {int(most)}" for size, most in limits if most != ANY]
+    waves = ["waves: full"] if rule.full else []
+    return "{" + ", ".join([*parts, *waves, f"tile: {spelled(rule.tile)}"]) + "}"
+
+
+def beside(spec: Path) -> list[Path]:
+    """The tuning files of a spec, in order of their names."""
+    return sorted((spec.parent / FOLDER).glob("*.yaml"))
+
+
+def read(path: Path) -> Tuning:
+    """A tuning file; raises `SpecErrors` with every mistake in it."""
+    mistakes = Mistakes()
+    with blamed("read", path):
+        root = load(file_bytes(path), str(path), mistakes)
+    _check_keys(root, _KEYS, mistakes)
+    version = root.child("gemmgen-tuning")
+    if version is None or _number(version) != _VERSION:
+        mistakes.add(root.location, f"gemmgen-tuning must be {_VERSION}")
+    target = root.child("target")
+    named = target_named(str(target and target.value))
+    if named is None:
+        place = target.location if target else root.location
+        mistakes.add(place, "target is no architecture " + one_of(TARGETS))
+    kernels = {
+        name: _measured(node, mistakes)
+        for name, node in _entries(root.at("kernels"), "kernels", mistakes)
+        if _check_keys(node, _MEASURED, mistakes)
+    }
+    made = {
+        key: str(node.plain())
+        for key, node in _entries(root.at("made"), "made", mistakes)
+    }
+    gpu = root.child("gpu")
+    if gpu is None or not isinstance(gpu.value, str) or not gpu.value.isprintable():
+        place = gpu.location if gpu else root.location
+        mistakes.add(place, "gpu must be a text of one line")
+    rates = _rates(root.at("rates"), mistakes)
+    mistakes.stop_if_any()
+    return Tuning(str(gpu and gpu.value), named or "", made, kernels, rates)
+
+
+def _measured(node: Node, mistakes: Mistakes) -> Measured:
+    """One kernel's entry."""
+    rules = list(_rules(node.at("rules"), mistakes))
+    unaligned = list(_rules(node.at("unaligned"), mistakes))
+    return Measured(
+        tuple(rule for rule, _ in rules),
+        tuple(rule for rule, _ in unaligned),
+        {
+            shape: dict(_times(each, mistakes))
+            for shape, each in _shapes(node.at("microseconds"), mistakes)
+        },
+        tuple(place for _, place in (*rules, *unaligned)),
+    )
+
+
+def kernel_places(path: Path) -> dict[str, Location]:
+    """The kernels that a file is about, and where it names them."""
+    return dict(load(file_bytes(path), str(path), Mistakes()).at("kernels").keys)
+
+
+def _rates(node: Node, mistakes: Mistakes) -> Rates | None:
+    """The constants, if there are any: all of them, each a number above zero."""
+    names = [one.name for one in fields(Rates)]
+    if node.value is None or not _check_keys(node, names, mistakes):
+        return None
+    values = {}
+    for name in names:
+        try:
+            values[name] = float(str(node.at(name).plain()))
+        except ValueError:
+            values[name] = 0.0
+        if not 0 < values[name] < ANY:
+            mistakes.add(node.at(name).location, f"{name} must be a number above zero")
+    return Rates(**values)
+
+
+def _rules(node: Node, mistakes: Mistakes) -> Iterator[tuple[Rule, Location]]:
+    if not isinstance(node.value, list) and node.value not in (None, UNKNOWN):
+        mistakes.add(node.location, f"rules are a list, not {described(node.value)}")
+    for item in node.items:
+        if not _check_keys(item, (*_SIZES, "waves", "tile"), mistakes):
+            continue
+        limits = [_limit(item.child(size), size, mistakes) for size in _SIZES]
+        text = item.at("tile")
+        tile = _tile(text.value, text.location, mistakes)
+        waves = item.child("waves")
+        if waves is not None and waves.value != "full":
+            said = f"waves must be full, not {described(waves.value)}"
+            mistakes.add(waves.location, said)
+        if tile:
+            rule = Rule((limits[0], limits[1], limits[2]), tile, waves is not None)
+            yield rule, text.location
+
+
+def _limit(node: Node | None, size: str, mistakes: Mistakes) -> float:
+    if node is None:
+        return ANY
+    number = _number(node)
+    if isinstance(number, int) and 1 <= number <= shapes.LARGEST:
+        return number
+    if node.value is not UNKNOWN:
+        said = f"{size} must be a whole number from 1 to {shapes.LARGEST}"
+        mistakes.add(node.location, f"{said}, not {described(node.value)}")
+    return ANY
+
+
+def _tile(text: Value, place: Location, mistakes: Mistakes) -> Tile | None:
+    if not isinstance(text, str):
+        if text is not UNKNOWN:
+            mistakes.add(place, f"a tile must be a text, not {described(text)}")
+        return None
+    try:
+        return parsed(text)
+    except ValueError as error:
+        mistakes.add(place, str(error))
+        return None
+
+
+def _shapes(node: Node, mistakes: Mistakes) -> Iterator[tuple[Shape, Node]]:
+    for text, each in _entries(node, "microseconds", mistakes):
+        try:
+            yield shapes.parse(text), each
+        except ValueError as error:
+            mistakes.add(node.keys[text], str(error))
+
+
+def _times(node: Node, mistakes: Mistakes) -> Iterator[tuple[Tile, float]]:
+    for text, each in _entries(node, "times", mistakes):
+        tile, time = _tile(text, node.keys[text], mistakes), _number(each)
+        if time is None or not 0 < time < ANY:
+            if each.value is not UNKNOWN:
+                said = f"a time must be a number above 0, not {described(each.value)}"
+                mistakes.add(each.location, said)
+        elif tile:
+            yield tile, time * 1e-6
+
+
+def _number(node: Node) -> float | None:
+    """The number that a node holds; Python counts True as one."""
+    value = node.value
+    return (
+        value
+        if isinstance(value, int | float) and not isinstance(value, bool)
+        else None
+    )
+
+
+def _entries(node: Node, what: str, mistakes: Mistakes) -> Iterator[tuple[str, Node]]:
+    """The entries of a map; nothing at all is an empty one."""
+    if not isinstance(node.value, dict) and node.value not in (None, UNKNOWN):
+        mistakes.add(
+            node.location, f"{what} must be a map, not {described(node.value)}"
+        )
+    yield from node.entries.items()
+
+
+def _check_keys(node: Node, allowed: Collection[str], mistakes: Mistakes) -> bool:
+    """Whether it is a map; note it where it is none, and keys that say nothing."""
+    if not isinstance(node.value, dict):
+        if node.value is not UNKNOWN:
+            said = f"expected a map with {', '.join(allowed)}"
+            mistakes.add(node.location, f"{said}, not {described(node.value)}")
+        return False
+    for key in node.entries:
+        if key not in allowed:
+            mistakes.add(node.keys[key], unknown("key", key, allowed))
+    return True

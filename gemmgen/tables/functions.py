@@ -1,0 +1,225 @@
+"""Table `OPS`: the functions of the epilogue language, one row each.
+
+A row holds the Triton text, the torch function that it must equal, and how far an
+error of its arguments can move its result. Nothing here imports torch.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gemmgen.tables.error_rules import (
+    LARGEST,
+    NONE,
+    Rule,
+    Tensor,
+    beside_argument,
+    beside_one,
+    fading,
+    jumping,
+    lipschitz,
+    relative,
+    through_exp,
+    through_small_exp,
+    where_positive,
+)
+
+NAN = "propagate_nan=tl.PropagateNan.ALL"
+
+FAST = ("fast_divide", "fast_exp2")
+
+
+@dataclass(frozen=True)
+class Op:
+    """One function.
+
+    `triton` is an expression over the parameters; a name of `triton.language` alone
+    (`tl.exp`) is called in place, everything else becomes a helper, whose lines before
+    the result are `steps`. Of the names in `FAST` the support module has functions
+    that are faster than Triton's in fp32, where they lose subnormal numbers.
+    `torch(torch, *arguments)` is the meaning.
+
+    `moved(torch, *arguments, *errors)` bounds the change of the exact result when each
+    argument moves by at most its error; NaN counts as no bound. `rounding(torch,
+    result, *arguments)` bounds the function's own error, beside one underflow, in units
+    of the roundoff u of the arithmetic (2^-24 for fp32): `result` is its largest
+    magnitude, the arguments are those farthest from zero. `rounds_once` says that it is
+    one IEEE operation, hence exact where its result has few enough bits.
+    """
+
+    name: str
+    parameters: tuple[str, ...]
+    doc: str
+    triton: str
+    torch: Callable[..., Tensor]
+    moved: Rule
+    rounding: Rule
+    steps: tuple[str, ...] = ()
+    rounds_once: bool = False
+
+    @property
+    def in_place(self) -> bool:
+        """Whether Triton has the function under a name of its own."""
+        return self.triton.startswith("tl.") and self.triton[3:].isidentifier()
+
+    @property
+    def called(self) -> str:
+        """The name that a kernel calls."""
+        return self.triton if self.in_place else self.name
+
+
+OPS: dict[str, Op] = {
+    row.name: row
+    for row in (
+        Op(
+            "relu", ("x",), "max(x, 0); NaN stays NaN.",
+            f"tl.maximum(x, 0.0, {NAN})",
+            lambda torch, x: torch.relu(x), lipschitz(1.0), NONE,
+        ),
+        Op(
+            "leaky_relu", ("x", "slope"), "x where it is positive, else slope * x.",
+            "tl.where(x > 0.0, x, x * slope)",
+            lambda torch, x, slope: torch.where(x > 0, x, x * slope),
+            Rule(
+                "max(1, |slope|) e(x) + |x| e(slope) + e(x) e(slope)",
+                lambda torch, x, slope, dx, dslope: (
+                    slope.abs().clamp(min=1.0) * dx + x.abs() * dslope + dx * dslope
+                ),
+            ),
+            relative(1.0), rounds_once=True,
+        ),
+        Op(
+            "gelu", ("x",), "x times the normal distribution function of x.",
+            "0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))",
+            lambda torch, x: torch.nn.functional.gelu(x), lipschitz(1.13),
+            beside_argument(8.0),
+        ),
+        Op(
+            "gelu_tanh", ("x",), "The tanh approximation of gelu, as x * sigmoid(2 u).",
+            "fast_divide(x, 1.0 + fast_exp2(z))",
+            lambda torch, x: torch.nn.functional.gelu(x, approximate="tanh"),
+            lipschitz(1.13),
+            beside_argument(8.0),
+            steps=(
+                "# z = -2 u log2(e), where u = sqrt(2 / pi) (x + 0.044715 x^3)",
+                "z = -x * (2.302208198144325 + 0.1029432395800235 * x * x)",
+            ),
+        ),
+        Op(
+            "silu", ("x",), "x * sigmoid(x).",
+            "fast_divide(x, 1.0 + fast_exp2(-1.4426950408889634 * x))",
+            lambda torch, x: torch.nn.functional.silu(x), lipschitz(1.1),
+            # Where exp(-x) is beyond 2^126, up to 89 * 2^-126 is lost.
+            through_small_exp(16.0, 2.0, lost=2.0**-95),
+        ),
+        Op(
+            "sigmoid", ("x",), "1 / (1 + exp(-x)).",
+            "fast_divide(1.0, 1.0 + fast_exp2(-1.4426950408889634 * x))",
+            lambda torch, x: torch.sigmoid(x), lipschitz(0.25),
+            through_small_exp(16.0, 2.0, lost=2.0**-101),
+        ),
+        Op(
+            "tanh", ("x",), "Hyperbolic tangent; a Padé quotient where it is small.",
+            "tl.where(tl.abs(x) < 0.5, small, large)",
+            lambda torch, x: torch.tanh(x), lipschitz(1.0), relative(24.0),
+            steps=(
+                "s = tl.minimum(x * x, 0.25)",
+                "p = 135135.0 + s * (17325.0 + s * (378.0 + s))",
+                "q = 135135.0 + s * (62370.0 + s * (3150.0 + s * 28.0))",
+                "small = x * p / q",
+                "e = fast_exp2(2.885390081777927 * x)",
+                "large = 1.0 - fast_divide(2.0, 1.0 + e)",
+            ),
+        ),
+        Op(
+            "exp", ("x",), "e to the power x.",
+            "tl.exp",
+            lambda torch, x: torch.exp(x),
+            Rule(
+                "exp(x) (exp(e) - 1)",
+                lambda torch, x, dx: torch.exp(x) * torch.expm1(dx),
+            ),
+            through_exp(8.0, 2.0),
+        ),
+        Op(
+            "log", ("x",), "Natural logarithm.",
+            "tl.log",
+            lambda torch, x: torch.log(x),
+            where_positive(
+                "-log(1 - e / x)", lambda torch, x, dx: -torch.log1p(-dx / x)
+            ),
+            beside_one(4.0),
+        ),
+        Op(
+            "sqrt", ("x",), "Square root.",
+            "tl.sqrt",
+            lambda torch, x: torch.sqrt(x),
+            where_positive("e / sqrt(x)", lambda torch, x, dx: dx / x.sqrt()),
+            relative(4.0),
+        ),
+        Op(
+            "rsqrt", ("x",), "1 / sqrt(x).",
+            "tl.rsqrt",
+            lambda torch, x: torch.rsqrt(x),
+            where_positive(
+                "1 / sqrt(x - e) - 1 / sqrt(x)",
+                lambda torch, x, dx: (x - dx).rsqrt() - x.rsqrt(),
+            ),
+            relative(6.0),
+        ),
+        Op(
+            "erf", ("x",), "Error function.",
+            "tl.erf",
+            lambda torch, x: torch.erf(x), lipschitz(1.13), relative(8.0),
+        ),
+        Op(
+            "abs", ("x",), "Absolute value.",
+            "tl.abs",
+            lambda torch, x: torch.abs(x), lipschitz(1.0), NONE,
+        ),
+        Op(
+            "square", ("x",), "x * x.",
+            "x * x",
+            lambda torch, x: torch.square(x),
+            Rule("(2 |x| + e) e", lambda torch, x, dx: (2.0 * x.abs() + dx) * dx),
+            relative(1.0),
+            rounds_once=True,
+        ),
+        Op(
+            "softplus", ("x",), "log(1 + exp(x)); x itself above 20, as in torch.",
+            f"tl.where(x > 20.0, x, tl.maximum(x, 0.0, {NAN}) + log1p_t)",
+            lambda torch, x: torch.nn.functional.softplus(x),
+            jumping(20.0, 2.1e-9), fading(16.0, 3.0, 0.75),
+            steps=(
+                "t = tl.exp(-tl.abs(x))",
+                "w = 1.0 + t",
+                "log1p_t = tl.where(w == 1.0, t, tl.log(w) * (t / (w - 1.0)))",
+            ),
+        ),
+        Op(
+            "hardswish", ("x",), "x * clamp(x + 3, 0, 6) / 6.",
+            "x * gate / 6.0",
+            lambda torch, x: torch.nn.functional.hardswish(x), lipschitz(1.5),
+            relative(8.0),
+            steps=(
+                f"gate = tl.maximum(x + 3.0, 0.0, {NAN})",
+                f"gate = tl.minimum(gate, 6.0, {NAN})",
+            ),
+        ),
+        Op(
+            "minimum", ("x", "y"), "The smaller; NaN if either is.",
+            f"tl.minimum(x, y, {NAN})",
+            lambda torch, x, y: torch.minimum(x, y), LARGEST, NONE,
+        ),
+        Op(
+            "maximum", ("x", "y"), "The larger; NaN if either is.",
+            f"tl.maximum(x, y, {NAN})",
+            lambda torch, x, y: torch.maximum(x, y), LARGEST, NONE,
+        ),
+        Op(
+            "clamp", ("x", "lo", "hi"), "x kept in [lo, hi]; NaN stays NaN.",
+            f"tl.minimum(tl.maximum(x, lo, {NAN}), hi, {NAN})",
+            lambda torch, x, lo, hi: torch.clamp(x, lo, hi), LARGEST, NONE,
+        ),
+    )
+}  # fmt: skip
+"""`where` is part of the grammar, not of this table: its condition is no number."""

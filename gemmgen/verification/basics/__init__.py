@@ -1,0 +1,1 @@
+"""What every check speaks in: outcomes, profiles, failures."""

@@ -1,0 +1,1 @@
+"""The calls that a kernel is tried on: sizes, views, data."""

@@ -1,0 +1,1 @@
+"""One kernel on one call: made, called, judged; and which calls always."""

@@ -1,0 +1,97 @@
+"""Warp-specialized kernels in the interpreter of Gluon: small tiles, full pipelines.
+
+A kernel takes any tile that wgmma does, so the smallest show what large ones do.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+from gemmgen.select.plan import Plan
+from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.schedules import SPECIALIZED, transposes
+from gemmgen.verification.cases.cases import Case, input_tensors
+from gemmgen.verification.example.fixed import numbered
+from gemmgen.verification.example.subject import ANYWHERE, Variant
+from gemmgen.verification.oracle.comparison import Block
+
+_ROWS, _OTHER, _K_BYTES = 64, 32, 32
+"""The rows and bytes of K that wgmma multiplies at least, and columns: no two alike."""
+_STAGES = {1: 3, 2: 2, 3: 4}
+"""By the groups of warps that share a tile, the stages that it is tried with."""
+_LINE = 16
+"""Bytes that rows end at."""
+
+
+@dataclass(frozen=True)
+class Pipelined(Variant):
+    """A tile of a warp-specialized kernel, and the stages of its ring."""
+
+    stages: int = 2
+
+    @property
+    def name(self) -> str:
+        """The tile, its stages and the groups of warps that share it."""
+        return f"{super().name}, {self.stages} stages, {self.value[0].warps} warps"
+
+    @contextmanager
+    def forced(self, module: ModuleType) -> Iterator[None]:
+        """Make every launch use it, although there is no GPU that specializes."""
+        names = module.select.__globals__
+        before = names["specializes"]
+        names["specializes"] = lambda *_: True
+        try:
+            with super().forced(module):
+                yield
+        finally:
+            names["specializes"] = before
+
+    def cases(self, plan: Plan) -> Iterator[Case]:
+        """Rings not full, full, reused; odd numbers of tiles; three columns; edges."""
+        m, n, k, stages = self.block.m, self.block.n, self.block.k, self.stages
+        unit = _unit(plan)
+        rows = unit if plan.a.transposed else 3
+        padded = ("padded",) * len(input_tensors(plan))
+        yield numbered(plan, Case((m,), n, k, "normal"))
+        yield numbered(plan, Case((2 * m + rows,), n + unit, (stages - 1) * k, "wide"))
+        yield numbered(plan, Case((3 * m,), n, stages * k, "wide"))
+        more = Case((4 * m + rows,), n, stages * k + unit, "special", padded)
+        yield numbered(plan, replace(more, given=False))
+        yield numbered(plan, Case((6 * m + rows,), n, unit))
+        yield numbered(plan, Case((4 * m + rows,), 2 * n + unit, 2 * k))
+        yield numbered(plan, Case((m + rows,), n, (2 * stages + 1) * k, "wide"))
+
+
+def _unit(plan: Plan) -> int:
+    """Of how many elements rows are a multiple, for descriptors to describe them."""
+    names = [plan.dtype, *(one.dtype for one in plan.results)]
+    names += [one.dtype for one in plan.operands]
+    return _LINE // min(DTYPES[name].bytes for name in names)
+
+
+def pipelined(plan: Plan, module: ModuleType) -> list[Pipelined]:
+    """A small tile for each number of groups of warps that may share one."""
+    table: Any = getattr(module, "TILES", ())
+    found = [row for row in table if row.schedule == SPECIALIZED]
+    return [_small(plan, found[0], table[-1], groups) for groups in _STAGES if found]
+
+
+def _small(plan: Plan, row: Any, last: Any, groups: int) -> Pipelined:
+    """The smallest tile that so many groups share; any tensor will do for the last."""
+    shared, other = _ROWS * groups, _OTHER
+    turned = transposes(SPECIALIZED, plan.product.kind, plan.layout)
+    m, n = (other, shared) if turned else (shared, other)
+    block = Block(m, n, _K_BYTES // plan.product.bytes)
+    tile = row._replace(
+        **ANYWHERE,
+        m=block.m,
+        n=block.n,
+        k=block.k,
+        group_m=2,
+        stages=_STAGES[groups],
+        warps=4 * groups,
+    )
+    rows = (tile, last._replace(sm=0))
+    return Pipelined(block, "TILES", rows, SPECIALIZED, stages=_STAGES[groups])

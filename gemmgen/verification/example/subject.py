@@ -1,0 +1,241 @@
+"""The kernel under test: its module, imported from its file, and its tiles."""
+
+import importlib
+import importlib.util
+import itertools
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from gemmgen.select.plan import Plan
+from gemmgen.tables.schedules import FALLBACK, SCHEDULES, SPECIALIZED, described
+from gemmgen.verification.oracle.comparison import Block
+
+_numbers = itertools.count()
+_loaded: list[str] = []
+_PARTS = 3
+"""More than one: the first, the last and one between them."""
+ANYWHERE = {
+    **dict.fromkeys(("sm", "shared", "waves"), 0),
+    **dict.fromkeys("MNK", math.inf),
+}
+"""What makes a row serve every call."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One tile of a module: the name that is replaced to force it, and by what."""
+
+    block: Block
+    attribute: str
+    value: Any
+    schedule: str = FALLBACK
+    parts: int = 1
+
+    def described(self, plan: Plan) -> frozenset[str]:
+        """The roles of the tensors that descriptors must be able to describe."""
+        return described(self.schedule, plan.product.kind)
+
+    @property
+    def text(self) -> tuple[str, bool]:
+        """What variants of the same kernel text have in common: all but their sizes."""
+        return self.schedule, self.parts > 1
+
+    @property
+    def has_orders(self) -> bool:
+        """Whether the interpreter runs it in another order when it runs again.
+
+        Programs meet in a workspace, or a program has several parts.
+        """
+        return SCHEDULES[self.schedule].splits or self.schedule == SPECIALIZED
+
+    @property
+    def name(self) -> str:
+        """The tile in a word or two, for whoever reads of a fault."""
+        return f"{self.schedule} tile {self.block}"
+
+    def cut_to(self, block: Block, *, group_m: int = 0, parts: int = 0) -> "Variant":
+        """The same kernel with a tile of other sides, which its table need not have.
+
+        A group of tiles and the parts of K stay as they are unless they are given.
+        """
+        if isinstance(self.value, _Configured):
+            value: Any = self.value.cut_to(block, group_m)
+            return replace(self, block=block, value=value)
+        first, *others = self.value
+        first = first._replace(
+            m=block.m,
+            n=block.n,
+            k=block.k,
+            group_m=group_m or first.group_m,
+            split_k=parts or first.split_k,
+        )
+        parts = parts or self.parts
+        return replace(self, block=block, value=(first, *others), parts=parts)
+
+    @contextmanager
+    def forced(self, module: ModuleType) -> Iterator[None]:
+        """Make every launch use this tile, and remember nothing of others."""
+        with patch.object(module, self.attribute, self.value), afresh(module):
+            yield
+
+
+@contextmanager
+def afresh(module: ModuleType) -> Iterator[None]:
+    """With a launcher that remembers no call; in the interpreter none remembers any."""
+    name = module.__name__.rpartition(".")[2]
+    launcher = getattr(module, name)
+    if not hasattr(launcher, "by_row"):
+        yield
+        return
+    remember = module.remembered(*launcher.by_row)
+    with patch.object(module, name, remember(launcher.__wrapped__)):
+        yield
+
+
+def load(path: Path) -> ModuleType:
+    """Import a generated module from its file, with its folder as a package.
+
+    The folder's other kernels are left alone: one that does not import fails by itself.
+    """
+    package = ModuleType(f"generated_{next(_numbers)}")
+    package.__path__ = [str(path.parent)]
+    sys.modules[package.__name__] = package
+    _loaded.append(package.__name__)
+    return importlib.import_module(f"{package.__name__}.{path.stem}")
+
+
+def forget() -> None:
+    """Let go of every module that was loaded: a process may verify hundreds."""
+    for name in list(sys.modules):
+        if name.partition(".")[0] in _loaded:
+            del sys.modules[name]
+    _loaded.clear()
+
+
+def again(module: ModuleType) -> ModuleType:
+    """Import a module's file once more, as another module of the same package."""
+    package = module.__name__.rpartition(".")[0]
+    name = f"{package}.again_{next(_numbers)}"
+    spec = importlib.util.spec_from_file_location(name, module.__file__)
+    assert spec is not None and spec.loader is not None
+    second = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(second)
+    return second
+
+
+def launcher(plan: Plan, module: ModuleType) -> Callable[..., Any]:
+    """The module's public function."""
+    found = getattr(module, plan.name)
+    assert callable(found)
+    return found  # type: ignore[no-any-return]
+
+
+def launcher_in(folder: Path, plan: Plan) -> Callable[..., Any]:
+    """The public function of a kernel's module in a folder."""
+    return launcher(plan, load(folder / f"{plan.name}.py"))
+
+
+def variants(plan: Plan, module: ModuleType, device: torch.device) -> list[Variant]:
+    """Every tile that this device can be made to use, the cheapest first."""
+    if plan.configs:
+        found = _configured(module, f"{plan.name}_kernel")
+    else:
+        found = _tabled(_reached(module.TILES, device), device.type == "cuda")
+    return sorted(found, key=lambda one: one.block.m * one.block.n * one.block.k)
+
+
+def _reached(table: Any, device: torch.device) -> list[Any]:
+    """The rows of a table that calls on a device can get to; the interpreter, to all.
+
+    Those that it can run, until one that takes whatever it is given.
+    """
+    if device.type != "cuda":
+        return list(table)
+    major, minor = torch.cuda.get_device_capability(device)
+    room = torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+    serving = [row for row in table if row.runs_on(10 * major + minor, room)]
+    last = next(index for index, row in enumerate(serving) if _takes_all(row))
+    return serving[: last + 1]
+
+
+def _takes_all(row: Any) -> bool:
+    """Whether no call passes a row over."""
+    schedule = SCHEDULES[row.schedule]
+    anything = min(row.M, row.N, row.K) == math.inf and not row.waves
+    return anything and not schedule.described
+
+
+def _tabled(serving: list[Any], on_gpu: bool) -> list[Variant]:
+    """The tiles of a table's rows.
+
+    A tile that takes descriptors keeps the last row behind it, which any tensor will do
+    for, as in the table.
+    """
+    found = {}
+    for row in itertools.chain.from_iterable(map(_split, serving)):
+        anywhere = row._replace(**ANYWHERE)
+        needs = SCHEDULES[row.schedule].described
+        rows = (serving[-1]._replace(sm=0, shared=0),) if needs else ()
+        block = Block(row.m, row.n, row.k)
+        key = anywhere if on_gpu else _interpreted(anywhere)
+        if key is not None and key not in found:
+            value = (anywhere, *rows)
+            found[key] = Variant(block, "TILES", value, row.schedule, row.split_k)
+    return list(found.values())
+
+
+def _split(row: Any) -> Iterator[Any]:
+    """The row, and with an explicit number of parts where it leaves that open.
+
+    However small a case is, its K then comes in parts, at times more than its blocks.
+    """
+    if row.split_k < 0:
+        yield row._replace(split_k=_PARTS)
+    yield row
+
+
+def _interpreted(row: Any) -> Any:
+    """What of a row the interpreter can tell; None if it cannot run it at all."""
+    if row.schedule == SPECIALIZED:
+        return None
+    if row.split_k < 0:  # one tile shows how many parts that makes
+        return row.schedule
+    return row._replace(stages=1, warps=1)
+
+
+def _configured(module: ModuleType, attribute: str) -> list[Variant]:
+    kernel = getattr(module, attribute)
+    return [
+        Variant(
+            Block(*(config.kwargs[f"BLOCK_{axis}"] for axis in "MNK")),
+            attribute,
+            _Configured(kernel.fn, config.all_kwargs()),
+        )
+        for config in kernel.configs
+    ]
+
+
+class _Configured:
+    """An autotuned kernel with its configuration settled."""
+
+    def __init__(self, kernel: Any, meta: dict[str, Any]) -> None:
+        self.kernel = kernel
+        self.meta = meta
+
+    def cut_to(self, block: Block, group_m: int) -> "_Configured":
+        """The same with a tile of other sides, and of other groups if these are."""
+        sides = {"BLOCK_M": block.m, "BLOCK_N": block.n, "BLOCK_K": block.k}
+        groups = {"GROUP_M": group_m} if group_m else {}
+        return _Configured(self.kernel, self.meta | sides | groups)
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        return lambda *arguments: self.kernel[grid](*arguments, **self.meta)

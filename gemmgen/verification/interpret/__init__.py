@@ -1,0 +1,1 @@
+"""Triton's interpreter, mended and watched: memory, order, hardware's limits."""

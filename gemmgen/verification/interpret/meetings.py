@@ -1,0 +1,95 @@
+"""The faults that only some schedules can have: of descriptors, parts of K and sums."""
+
+import ast
+import copy
+from collections.abc import Iterator
+
+from gemmgen.base.ast_edits import Edit
+
+
+def meetings() -> Iterator[tuple[str, Edit]]:
+    """Every kind of fault, with the edit that makes it."""
+    yield "coordinates swapped", _swapped_coordinates
+    yield "product not transposed back", _statement("acc = acc.T")
+    yield "sum along the other axis", _other_sum
+    yield "part runs to the end of K", _bound(0)
+    yield "part runs past the end of K", _bound(1)
+    yield "last part lost", _fewer_parts
+    yield "barrier dropped", _statement("tl.debug_barrier()")
+    yield "count not reset", _statement("tl.store(count_ptr, 0)")
+    yield "count compared with one less", _earlier
+    yield "every part reduces", _never_returns
+    yield "atomic relaxed", _relaxed
+
+
+def _statement(text: str) -> Edit:
+    """The statement dropped."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        whole = isinstance(node, (ast.Assign, ast.Expr))
+        return ast.Pass() if whole and ast.unparse(node) == text else None
+
+    return edit
+
+
+def _swapped_coordinates(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    if not ast.unparse(node.func).endswith(("_desc.load", "_desc.store")):
+        return None
+    new = copy.deepcopy(node)
+    assert isinstance(new.args[0], ast.List)
+    new.args[0].elts.reverse()
+    return new
+
+
+def _other_sum(node: ast.AST) -> ast.AST | None:
+    if isinstance(node, ast.Call) and ast.unparse(node) == "tl.sum(products, axis=1)":
+        return ast.parse("tl.sum(products, axis=0)", mode="eval").body
+    return None
+
+
+def _bound(kept: int) -> Edit:
+    """One side of `min(K, first + part)`."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if isinstance(node, ast.Call) and ast.unparse(node) == "min(K, first + part)":
+            return node.args[kept]
+        return None
+
+    return edit
+
+
+def _fewer_parts(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("range"):
+        return None
+    if [ast.unparse(one) for one in node.args] != ["SPLIT_K"]:
+        return None
+    fewer = ast.parse("SPLIT_K - 1", mode="eval").body
+    return ast.Call(node.func, [fewer], node.keywords)
+
+
+def _counted(node: ast.AST) -> ast.Compare | None:
+    """The comparison that tells who came last."""
+    if isinstance(node, ast.Compare) and "tl.atomic_add(" in ast.unparse(node.left):
+        return node
+    return None
+
+
+def _earlier(node: ast.AST) -> ast.AST | None:
+    found = _counted(node)
+    if found is None:
+        return None
+    fewer = ast.parse("SPLIT_K - 2", mode="eval").body
+    return ast.Compare(found.left, found.ops, [fewer])
+
+
+def _never_returns(node: ast.AST) -> ast.AST | None:
+    found = _counted(node)
+    return ast.Compare(found.left, [ast.Lt()], [ast.Constant(0)]) if found else None
+
+
+def _relaxed(node: ast.AST) -> ast.AST | None:
+    if isinstance(node, ast.keyword) and ast.unparse(node) == "sem='acq_rel'":
+        return ast.keyword("sem", ast.Constant("relaxed"))
+    return None

@@ -1,0 +1,1 @@
+"""What the compiler made of a kernel: machine code, spills, loops."""

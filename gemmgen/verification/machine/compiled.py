@@ -1,0 +1,218 @@
+"""What the compiler makes of a kernel, for every tile and target, with no GPU.
+
+Checks the instruction, spills, loads and shared memory of the path that aligned,
+contiguous operands take. Runs where Triton compiles, never interprets.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from gemmgen.cost.resources import instruction, shared_memory
+from gemmgen.cost.tile import Tile
+from gemmgen.hardware.targets import Target
+from gemmgen.select.plan import Plan
+from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.schedules import described
+from gemmgen.verification.example.aligned import compile_aligned, jit_function
+from gemmgen.verification.machine.machine_code import (
+    Usage,
+    block_loads,
+    block_stores,
+    copies,
+    dump,
+    loads,
+    usage,
+)
+from gemmgen.verification.machine.machine_loops import Spills, spills
+
+_PTX_INSTRUCTION = {
+    "wgmma": r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k\d+\.{acc}\.{operand}",
+    "mma": r"mma\.sync\.aligned\.m\d+n\d+k\d+\.row\.col\.{acc}\.{operand}",
+    "tcgen05": r"tcgen05\.mma\.cta_group::1\.kind::{kind}",
+    "fma": r"fma\.rn\.{acc}",
+}
+_PTX_OPERAND = {"fp16": "f16", "bf16": "bf16", "tf32": "tf32", "tf32x3": "tf32"}
+_TCGEN05_KIND = {"fp16": "f16", "bf16": "f16", "tf32": "tf32", "tf32x3": "tf32"}
+# What a newer Triton has where the model, which holds for 3.6, expects no better: 3.9
+# multiplies fp64 on the tensor cores above sm_90 too.
+_BETTER = {("fma", "fp64"): "mma"}
+
+_WIDEST = 16
+"""Bytes that a thread can load or copy at once."""
+
+_LESS = "a smaller tile or more warps need fewer"
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One compilation: what the compiler used, what of it is wrong, what worth a note.
+
+    Of what `spilled_bytes` a thread has on the stack, the K loop may use none.
+    """
+
+    target: str
+    tile: Tile
+    registers: int
+    spilled_bytes: int
+    shared_bytes: int
+    predicted_bytes: int
+    problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+
+
+def check_kernel(
+    plan: Plan, module: ModuleType, share: tuple[int, int] = (0, 1)
+) -> Iterator[Compiled]:
+    """Compile the kernel of a generated module for all its tiles and targets.
+
+    Of so many processes that share them, `share` says which this one is.
+    """
+    first, count = share
+    for target, tile in plan.tiles[first::count]:
+        kernel = jit_function(module, plan, tile.schedule)
+        yield check_tile(plan, kernel, target, tile)
+
+
+def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:
+    """Compile one tile for one target and hold the result against the plan."""
+    made = compile_aligned(plan, kernel, target, tile)
+    used = usage(made.asm["cubin"])
+    spilled = _spilled(made.asm["cubin"], used)
+    shared, predicted = made.metadata.shared, shared_memory(tile, plan.product, target)
+    problems = (
+        *_unit_problems(plan, target, tile, made.asm["ptx"]),
+        *_spill_problems(spilled, used),
+        *_load_problems(plan, target, tile, made.asm["ptx"]),
+        *_shared_problems(target, shared),
+    )
+    return Compiled(
+        target.name,
+        tile,
+        registers=used.registers,
+        spilled_bytes=used.stack if spilled.everywhere else 0,
+        shared_bytes=shared,
+        predicted_bytes=predicted,
+        problems=problems,
+        notes=(*_spill_notes(spilled, used), *_shared_notes(shared, predicted)),
+    )
+
+
+def _unit_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator[str]:
+    unit, kind = instruction(tile, plan.product, target), plan.product.kind
+    units = {unit, _BETTER.get((unit, kind), unit)}
+    if not any(re.search(_pattern(plan, one), ptx) for one in units):
+        yield f"no {unit} instruction for {kind} in the PTX"
+
+
+def _spilled(cubin: bytes, used: Usage) -> Spills:
+    """What goes by way of the stack, read only where there is one."""
+    return spills(dump(cubin, "-sass")) if used.stack else Spills(0, 0)
+
+
+def _spill_problems(spilled: Spills, used: Usage) -> Iterator[str]:
+    if spilled.in_k_loop:
+        yield (
+            f"spills {used.stack} bytes of registers, in the K loop by "
+            f"{spilled.in_k_loop} instructions; {_LESS}"
+        )
+
+
+def _spill_notes(spilled: Spills, used: Usage) -> Iterator[str]:
+    if spilled.everywhere and not spilled.in_k_loop:
+        yield f"spills {used.stack} bytes of registers, not in the K loop; {_LESS}"
+
+
+def _load_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator[str]:
+    """What is wrong with how A, B and [m, n] operands are loaded."""
+    if tile.described:
+        yield from _block_problems(plan, tile, ptx)
+        return
+    found = copies(ptx) if tile.stages > 1 else loads(ptx)
+    if tile.stages > 1 and not found:
+        yield "loads are not asynchronous"
+        return
+    expected = expected_loads(plan, target, tile)
+    if tile.stages > 1:
+        yield from _ratio_problems(found, expected)
+    elif found[_WIDEST] < expected[_WIDEST]:
+        yield f"{found[_WIDEST]} of {expected[_WIDEST]} loads of A and B are 128 bits"
+    whole = any(one.axes == ("m", "n") for one in plan.operands)
+    # The few columns of a gemv are no vector.
+    if whole and not tile.streams and not loads(ptx)[_WIDEST]:
+        yield "no load of an [m, n] operand is 128 bits wide"
+
+
+def _block_problems(plan: Plan, tile: Tile, ptx: str) -> Iterator[str]:
+    """What is wrong with a kernel that takes A and B as descriptors."""
+    roles = described(tile.schedule, plan.product.kind)
+    matrices = sum(one.is_matrix for one in plan.operands)
+    blocks = 2 + (matrices if "operands" in roles else 0)
+    if block_loads(ptx) < blocks:
+        yield f"{block_loads(ptx)} of {blocks} blocks are loaded by tensor maps"
+    if copies(ptx):
+        yield "A or B is copied by threads beside its tensor map"
+    stored = len(plan.results) if "results" in roles else 0
+    if block_stores(ptx) < stored:
+        yield f"{block_stores(ptx)} of {stored} results are stored by tensor maps"
+    if matrices and "operands" not in roles and not loads(ptx)[_WIDEST]:
+        yield "no load of an [m, n] operand is 128 bits wide"
+
+
+def expected_loads(plan: Plan, target: Target, tile: Tile) -> Counter[int]:
+    """Loads of one K block in a thread, by their bytes: 16, where the layout allows.
+
+    The units that read operands from shared memory, wgmma and tcgen05, want tf32 along
+    K there. An asynchronous copy cannot transpose, so it moves a block that is not
+    contiguous along K by single elements; tf32x3 is split in registers, which can.
+    """
+    unit, product = instruction(tile, plan.product, target), plan.product
+    if tile.streams:
+        rows = max(1, tile.n * tile.k * product.bytes // (32 * tile.warps * _WIDEST))
+        return Counter({_WIDEST: rows})
+    along_k = unit in ("wgmma", "tcgen05") and product.kind == "tf32"
+    expected: Counter[int] = Counter()
+    for matrix, rows in ((plan.a, tile.m), (plan.b, tile.n)):
+        single = along_k and tile.stages > 1 and matrix.contiguous_axis != "k"
+        each = rows * tile.k * product.bytes // (32 * tile.warps)
+        widest = max(product.bytes, min(_WIDEST, each))
+        width = product.bytes if single else widest
+        share = each // width
+        expected[width] += max(1, share)
+    return expected
+
+
+def _ratio_problems(found: Counter[int], expected: Counter[int]) -> Iterator[str]:
+    """Copies stand in the code once for each block in flight, so only ratios count."""
+    blocks = sum(found.values()) / sum(expected.values())
+    for width in sorted(found.keys() | expected.keys()):
+        if found[width] != blocks * expected[width]:
+            yield (
+                f"{found[width]} asynchronous copies of {width} bytes, "
+                f"{blocks * expected[width]:g} were expected"
+            )
+
+
+def _shared_notes(shared: int, predicted: int) -> Iterator[str]:
+    """What of the table's column is too low; it decides for GPUs with less."""
+    if shared > predicted:
+        yield f"takes {shared} bytes of shared memory, {predicted} were predicted"
+
+
+def _shared_problems(target: Target, shared: int) -> Iterator[str]:
+    if shared > target.shared_per_block:
+        yield f"takes {shared} bytes of shared memory of {target.shared_per_block}"
+
+
+def _pattern(plan: Plan, unit: str) -> str:
+    """The instruction in PTX, for the accumulator and operand types of the plan."""
+    kind = plan.product.kind
+    accumulator = f"f{8 * DTYPES[plan.accumulator].bytes}"
+    return _PTX_INSTRUCTION[unit].format(
+        acc=accumulator,
+        operand=_PTX_OPERAND.get(kind, accumulator),
+        kind=_TCGEN05_KIND.get(kind, ""),
+    )

@@ -1,0 +1,1 @@
+"""Faults planted in modules, which the checks must find."""

@@ -1,0 +1,151 @@
+"""Faults of what happens to the product before it is stored."""
+
+import ast
+import copy
+from collections.abc import Iterator
+
+from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
+from gemmgen.select.plan import Plan
+from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.functions import OPS
+
+
+def epilogue_families(plan: Plan) -> Iterator[tuple[str, Edit]]:
+    """Every kind of fault of an epilogue, with the edit that makes it."""
+    yield "NaN dropped", _without_nan
+    yield "rounded before the epilogue", _rounded_early(plan)
+    yield "operand under the other axis", _other_axis
+    for one in plan.operands:
+        if one.is_matrix:
+            yield "operand of another tile", _first_tile(one.name)
+        yield "operand dropped", _without_operand(one.name)
+        yield "factor added", _added_factor(one.name)
+    for function in plan.epilogue.functions:
+        if function in OPS:
+            yield "function dropped", _without_call(OPS[function].called)
+            yield "function before its sum", _early_call(OPS[function].called)
+
+
+def _without_nan(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.Call) or not keyword(node, "propagate_nan"):
+        return None
+    return with_keyword(node, "propagate_nan", None)
+
+
+def _rounded_early(plan: Plan) -> Edit:
+    """`acc` rounded to the result's type where the epilogue reads it.
+
+    With no epilogue the product that is transposed back is rounded next.
+    """
+    outs = {one.dtype for one in plan.results}
+    targets = [one.target for one in plan.epilogue.statements]
+    plain = all(map(plan.epilogue.is_identity, targets))
+    narrow, wide = DTYPES[plan.out].triton, DTYPES[plan.accumulator].triton
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.Assign) or narrow == wide or len(outs) > 1:
+            return None
+        names = [part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)]
+        if "acc" not in names or "tl.dot" in ast.unparse(node):
+            return None
+        if plain and ast.unparse(node.value) in ("acc.T", "acc.permute((1, 0))"):
+            return None
+        rounded = _Renamed(f"acc.to(tl.{narrow}).to(tl.{wide})")
+        new = copy.deepcopy(node)
+        new.value = rounded.visit(new.value)
+        return ast.fix_missing_locations(new)
+
+    return edit
+
+
+class _Renamed(ast.NodeTransformer):
+    """Puts an expression in place of every `acc` that is read."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if node.id == "acc" and isinstance(node.ctx, ast.Load):
+            return expression(self.text)
+        return node
+
+
+def _other_axis(node: ast.AST) -> ast.AST | None:
+    """A vector operand read along the axis that it does not have."""
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+        text = ast.unparse(node)
+        if "tl.load(" in text and "[None, :]" not in text:
+            swapped = text
+            for old, new in (("offs_m", "offs_§"), ("offs_n", "offs_m"), ("§", "n")):
+                swapped = swapped.replace(old, new)
+            return ast.parse(swapped).body[0]
+    return None
+
+
+def _is_operand(node: ast.expr, name: str) -> bool:
+    """Whether this is an operand's value, spread over a tile or not."""
+    bare = node.value if isinstance(node, ast.Subscript) else node
+    return isinstance(bare, ast.Name) and bare.id == name
+
+
+def _without_operand(name: str) -> Edit:
+    """An operand's value in the epilogue replaced by nothing: 0, or 1 as a factor."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.BinOp):
+            return None
+        if _is_operand(node.left, name):
+            return node.right
+        return node.left if _is_operand(node.right, name) else None
+
+    return edit
+
+
+def _added_factor(name: str) -> Edit:
+    """A scale used as a summand."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)):
+            return None
+        if not any(_is_operand(one, name) for one in (node.left, node.right)):
+            return None
+        return ast.BinOp(node.left, ast.Add(), node.right)
+
+    return edit
+
+
+def _without_call(function: str) -> Edit:
+    """A function's first argument in place of its call."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        call = call_of(node, function)
+        return call.args[0] if call and call.args else None
+
+    return edit
+
+
+def _early_call(function: str) -> Edit:
+    """f(x + y) as f(x) + y, and so with every operator."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        call = call_of(node, function)
+        if call is None or not call.args or not isinstance(call.args[0], ast.BinOp):
+            return None
+        inner = call.args[0]
+        early = ast.Call(call.func, [inner.left, *call.args[1:]], call.keywords)
+        return ast.BinOp(early, inner.op, inner.right)
+
+    return edit
+
+
+def _first_tile(name: str) -> Edit:
+    """A matrix operand whose rows are all the first one."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.Assign) or f"{name}_ptr + offs_m" not in (
+            text := ast.unparse(node)
+        ):
+            return None
+        return ast.parse(text.replace("offs_m[:, None]", "offs_m[:, None] * 0")).body[0]
+
+    return edit

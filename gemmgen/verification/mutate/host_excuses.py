@@ -1,0 +1,234 @@
+"""Mutants of Python around kernels that nothing can tell from it, with the reasons."""
+
+import ast
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from gemmgen.verification.mutate.mutants import Mutated
+
+_OLDEST = version("triton").startswith("3.6.")
+
+_ONE_DTYPE = (
+    "a kernel has its tensors' dtypes for good, sides of blocks among constants"
+)
+_NOTED = (
+    "Triton notes every kernel's descriptors, and an empty list where there are none"
+)
+_FINER = "kernels are told apart by more than Triton tells them by, and compiled again"
+_ANEW = "what is not found is made anew, as it was"
+_TYPES = "a bound of types is nobody's at run time"
+_OTHER_ENTRY = "torch without the allocator's entry of compiled graphs comes here alone"
+_SLOWER = "the same is found in more time"
+_EITHER = "at the very bound either tile will do"
+_WORDS = "it is refused all the same, in other words"
+_MENDED = "the verifier's interpreter is mended, and multiplies bf16"
+_INFERENCE = "torch 2.13 passes over tensors of inference mode, older ones refuse them"
+_EMPTY = "what is empty has the address 0, from which everything is apart"
+_MORE_ROOM = "there is more room than is needed"
+_DICT = "a dict is made without it"
+_NOT_ALIKE = "with `out` its own shape stays in the key, so that no other call is alike"
+_NOT_YET = "Triton 3.6 launches and rounds in the one way that is left"
+
+
+@dataclass(frozen=True)
+class _Same:
+    """A family of faults, of the node's first line and of the new module some text."""
+
+    family: str
+    node: str
+    reason: str
+    becomes: str = ""
+
+
+_SAME: dict[str, tuple[_Same, ...]] = {
+    "_support.py": (
+        _Same(
+            "condition dropped",
+            "torch.cuda.current_device()",
+            _SLOWER,
+            "if device.type != 'cuda':",
+        ),
+        _Same("never taken", "if len(leading) == 1:", _SLOWER),
+        _Same("always taken", "if last >= 2 ** 31:", _SLOWER),
+        _Same(
+            "alignment or width changed",
+            "math.gcd(16",
+            "what is a multiple of 32 is one of 16",
+        ),
+    ),
+    "_table.py": (
+        _Same("condition dropped", "M <= tile.M", _SLOWER, "tile.M and tile.fills("),
+        _Same("always taken", "if name not in able:", _SLOWER),
+        _Same("always taken", "if key not in RUNNING:", _ANEW),
+        _Same("bound moved by one", "tiles >= self.waves", _EITHER),
+        _Same("bound moved by one", "needed <= room", _EITHER),
+        _Same("bound moved by one", "self.split_k > 0", "no tile has 0 parts of K"),
+    ),
+    "_checks.py": (
+        _Same(
+            "condition dropped",
+            "__torch_dispatch__",
+            _SLOWER,
+            "if type(tensor).__torch_dispatch__ is not",
+        ),
+        _Same("condition dropped", "tensor.is_nested", _WORDS, "if tensor.is_nested:"),
+        _Same("never taken", "'nested' if tensor.is_nested", _WORDS),
+        _Same("always taken", "'nested' if tensor.is_nested", _WORDS),
+        _Same(
+            "condition dropped",
+            "tensor.is_conj()",
+            "what is conjugated is complex, which no kernel takes",
+            "if tensor.is_neg():",
+        ),
+        _Same(
+            "condition dropped",
+            "interprets_bf16()",
+            _MENDED,
+            "if INTERPRETED and (not interprets_bf16()):",
+        ),
+        _Same(
+            "condition dropped",
+            "interprets_bf16()",
+            _MENDED,
+            "tensor.dtype == torch.bfloat16:",
+        ),
+        _Same("never taken", "interprets_bf16()", _MENDED),
+        _Same("always true", "@functools.cache", _MENDED),
+        _Same(
+            "condition dropped",
+            "wanted[0] is ...",
+            "no tensor has no axes",
+            "if wanted[0] is ...:",
+        ),
+        _Same("never taken", "if found == wanted:", _SLOWER),
+        _Same(
+            "condition dropped",
+            "isinstance(out, (tuple, list))",
+            _WORDS,
+            "if len(out) != count:",
+        ),
+        _Same(
+            "sum became largest",
+            "if step % pitch",
+            "of a matrix' axes one alone has no multiple of another's steps",
+        ),
+        _Same("never taken", "'...' if size is ...", _WORDS),
+        _Same("always taken", "'...' if size is ...", _WORDS),
+        _Same("always taken", "out.is_inference()", _INFERENCE),
+        _Same(
+            "bound moved by one",
+            "step <= reached",
+            "steps are whole elements, what is reached ends a byte before one",
+        ),
+        _Same(
+            "bound of min or max dropped",
+            "max(0, len(found)",
+            "after ... comes one size in each shape",
+        ),
+        _Same("condition dropped", "not one.numel()", _EMPTY, "if distance >="),
+        _Same("never taken", "if not tensor.numel():", _EMPTY),
+    ),
+    "_launch.py": (
+        _Same("always taken", "if parts > 1 else 1", _MORE_ROOM),
+        _Same("bound moved by one", "parts > 1", _MORE_ROOM),
+        _Same("bound moved by one", "found[1].numel() < tiles", _ANEW),
+    ),
+    "_packed.py": (
+        _Same("statement dropped", "super().__init__()", _DICT),
+        _Same("statement dropped", "self[address] = made", _SLOWER),
+        _Same("always taken", "MOST_MAPS", _ANEW),
+        _Same("part of a key dropped", "one.matrix.dtype", _ONE_DTYPE),
+        _Same("statement dropped", "one.matrix.dtype", _ONE_DTYPE),
+        _Same(
+            "part of a key dropped",
+            "one.dtype, one.data_ptr()",
+            _ONE_DTYPE,
+            "key += (one.data_ptr() & 15 == 0,)",
+        ),
+        _Same("never taken", "parameter.do_not_specialize", _FINER),
+        _Same("always taken", "parameter.is_constexpr", _FINER),
+        _Same(
+            "condition dropped",
+            "tensordesc_meta or ()",
+            _NOTED,
+            "tuple(made.metadata.tensordesc_meta)",
+        ),
+    ),
+    "_replay.py": (
+        _Same("always taken", "MOST_ARGUMENTS", _ANEW),
+        _Same("statement dropped", "super().__init__()", _DICT),
+    ),
+    "_families.py": (
+        _Same("argument by name dropped", "torch.empty_strided(", _OTHER_ENTRY),
+        _Same("bound moved by one", "launch.sizes[0] > self.most", _SLOWER),
+        _Same("bound moved by one", "self.most < M", _SLOWER),
+    ),
+    "_remember.py": (
+        _Same("always taken", "if out is None:", _NOT_ALIKE),
+        _Same("argument by name dropped", "bound=Callable", _TYPES),
+        _Same(
+            "argument by name dropped", "**named", "it raises for the other arguments"
+        ),
+        _Same(
+            "always taken",
+            "if given else ()",
+            "overlaps are looked at with `out` alone",
+        ),
+        _Same(
+            "condition dropped",
+            "MOST_CALLS and (not seen)",
+            _ANEW,
+            "if len(calls) >= MOST_CALLS:",
+        ),
+        _Same(
+            "never taken",
+            "if INTERPRETED",
+            "what is interpreted is never launched directly, so nothing is remembered",
+        ),
+        _Same("always taken", "if named:", "without names nothing is put in order"),
+        _Same(
+            "bound moved by one",
+            "before < distance < behind",
+            "tensors that touch are looked at once more",
+        ),
+        _Same("always taken", "one.is_inference()", _INFERENCE),
+    ),
+}
+"""By module."""
+
+_SAME_ON_OLDEST: dict[str, tuple[_Same, ...]] = {
+    "_launch.py": (
+        _Same(
+            "condition dropped",
+            "self.to_tf32 and ROUNDS",
+            _NOT_YET,
+            "if ROUNDS else {}",
+        ),
+        _Same("never taken", "self.to_tf32 and ROUNDS", _NOT_YET),
+        _Same("condition dropped", "not ROUNDS and", _NOT_YET, "if any("),
+    ),
+    "_packed.py": (
+        _Same("never taken", "kernel_signature", _NOT_YET),
+        _Same("never taken", "found.nested", _NOT_YET),
+        _Same(
+            "argument by name dropped",
+            "round_f32_to_tf32=",
+            _NOT_YET,
+            "padding='zero')",
+        ),
+    ),
+}
+"""The same where the first of the Tritons that are served is installed."""
+
+
+def excuse(module: str, mutated: Mutated) -> str | None:
+    """Why a mutant of a module does what the module does; None if it should not."""
+    rows = _SAME.get(module, ())
+    if _OLDEST:
+        rows += _SAME_ON_OLDEST.get(module, ())
+    text = ast.unparse(mutated.node).partition("\n")[0]
+    for row in rows:
+        same = row.family == mutated.family and row.node in text
+        if same and row.becomes in mutated.source:
+            return row.reason
+    return None

@@ -1,0 +1,208 @@
+"""Mutants of a generated module: one small fault each, made on its syntax tree.
+
+A verifier is trusted as far as it kills them. Nothing here runs a kernel.
+"""
+
+import ast
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from gemmgen.base.ast_edits import Edit
+from gemmgen.select.plan import Plan
+from gemmgen.tables.schedules import SCHEDULES, SPECIALIZED
+from gemmgen.verification.mutate.faults import families
+from gemmgen.verification.mutate.pipeline_faults import same_pipeline
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A faulty module; `equivalent` says why no test could tell it, if none can.
+
+    `untried` says why none could in the interpreter, where a GPU might. `schedule` is
+    the one whose kernel or launch has the fault; None if every launch has it.
+    """
+
+    name: str
+    family: str
+    source: str
+    equivalent: str | None = None
+    untried: str | None = None
+    schedule: str | None = None
+
+    def excuse(self, device: str) -> str:
+        """Why it may survive on a device; nothing if it may not."""
+        return self.equivalent or (device == "cpu" and self.untried) or ""
+
+
+_EQUIVALENT = {
+    "other is one": "the other operand is 0 where K has ended, so the product is 0",
+    "part runs past the end of K": "blocks beyond K are loaded as 0",
+}
+"""Families that compute the same as the kernel, with the reason."""
+
+_IN_TURN = "programs of the interpreter run one after the other"
+_UNTRIED = {
+    "barrier dropped": _IN_TURN,
+    "atomic relaxed": _IN_TURN,
+    "every part reduces": _IN_TURN,
+}
+"""Families that only programs beside each other can tell, with the reason."""
+
+_WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
+_ONE_ROW = "gemv has a program for each row, so none is beyond M"
+_ONE_COLUMN = "every gemv of the table has a program for each column too"
+_ALONG = {
+    "left mask term dropped": "mask=mask_{}[:, None]",
+    "right mask term dropped": "& mask_{}[None, :]",
+    "mask dropped": "mask=mask_{})",
+    "< became <=": "offs_{} < {}",
+}
+_WHOLE_MASK = "mask=mask_m[:, None] & mask_n[None, :]"
+"""What of a gemv looks for rows, or columns, beyond the last."""
+
+
+def mutants(plan: Plan, source: str) -> Iterator[Mutant]:
+    """Every mutant of a module, each once, in the order in which the kernel reads."""
+    for one in mutated(source, families(plan)):
+        function = _described(one.statement)
+        yield Mutant(
+            one.name,
+            one.family,
+            one.source,
+            _EQUIVALENT.get(one.family)
+            or _same_in_gemv(plan, one.family, function, one.node)
+            or _same_in_whole_lines(one.family, _schedule(plan, function))
+            or same_pipeline(one.family, one.statement, one.node),
+            _UNTRIED.get(one.family),
+            _schedule(plan, function),
+        )
+
+
+@dataclass(frozen=True)
+class Mutated:
+    """A module with one edit: of which statement, of which node in it, at what line."""
+
+    family: str
+    line: int
+    source: str
+    statement: ast.stmt
+    node: ast.AST
+
+    @property
+    def name(self) -> str:
+        """The kind of fault and its place."""
+        return f"{self.family}, line {self.line}"
+
+
+def mutated(
+    source: str,
+    edits: Iterable[tuple[str, Edit]],
+    wanted: Callable[[ast.stmt], bool] = lambda statement: True,
+) -> Iterator[Mutated]:
+    """A module with each edit made once wherever it applies in `wanted` statements."""
+    body = ast.parse(source).body
+    texts = [ast.unparse(statement) for statement in body]
+    seen = {_joined(texts)}
+    for family, edit in edits:
+        for at, statement in enumerate(body):
+            if not wanted(statement):
+                continue
+            for place in range(_places(statement, edit)):
+                changed, node, line = _edited(statement, edit, place)
+                text = _joined([*texts[:at], changed, *texts[at + 1 :]])
+                if text not in seen:
+                    seen.add(text)
+                    yield Mutated(family, line, text, statement, node)
+
+
+def _joined(texts: Sequence[str]) -> str:
+    return "\n\n\n".join(texts)
+
+
+@dataclass(frozen=True)
+class _Function:
+    """A function of the module: its name, and whether only Gluon runs it."""
+
+    name: str
+    in_gluon: bool
+
+
+def _described(statement: ast.stmt) -> _Function:
+    """The function that a statement of the module defines; without a name if none."""
+    if not isinstance(statement, ast.FunctionDef):
+        return _Function("", False)
+    decorated = any("gluon" in ast.unparse(one) for one in statement.decorator_list)
+    in_gluon = decorated or statement.name == f"_{SPECIALIZED}"
+    return _Function(statement.name, in_gluon)
+
+
+def _schedule(plan: Plan, function: _Function) -> str | None:
+    """The schedule whose kernel, a part of it, or whose launch a function is."""
+    if function.in_gluon:
+        return SPECIALIZED
+    for name in plan.schedules:
+        if function.name in (plan.name + SCHEDULES[name].kernel_suffix, f"_{name}"):
+            return name
+    return None
+
+
+def _same_in_gemv(
+    plan: Plan, family: str, function: _Function, node: ast.AST
+) -> str | None:
+    """Why masks of rows may be missing where there is one, and so of columns."""
+    if not function.name.endswith("_gemv_kernel"):
+        return None
+    lone = all(tile.n == 1 for _, tile in plan.tiles if tile.streams)
+    text = ast.unparse(node)
+    if lone and family == "mask dropped" and _WHOLE_MASK in text:
+        return _ONE_COLUMN
+    form = _ALONG.get(family)
+    for axis, reason in (("m", _ONE_ROW), ("n", _ONE_COLUMN))[: 1 + lone]:
+        if form and form.format(axis, axis.upper()) in text:
+            return reason
+    return None
+
+
+def _same_in_whole_lines(family: str, schedule: str | None) -> str | None:
+    """Why a K loop may end an element early where rows are described."""
+    described = schedule is not None and SCHEDULES[schedule].described
+    return _WHOLE_LINES if described and family == "last of K lost" else None
+
+
+def _places(statement: ast.stmt, edit: Edit) -> int:
+    return sum(edit(node) is not None for node in _nodes(statement))
+
+
+def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Every node in reading order."""
+    yield tree
+    for child in ast.iter_child_nodes(tree):
+        yield from _nodes(child)
+
+
+class _Replace(ast.NodeTransformer):
+    """Replaces the node at one place of those that an edit applies to."""
+
+    def __init__(self, edit: Edit, place: int) -> None:
+        self.edit = edit
+        self.left = place
+        self.line = 0
+        self.node: ast.AST = ast.Pass()
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        new = self.edit(node)
+        if new is not None:
+            self.left -= 1
+            if self.left == -1:
+                self.line, self.node = getattr(node, "lineno", 0), node
+                return ast.copy_location(new, node)
+        return self.generic_visit(node)
+
+
+def _edited(statement: ast.stmt, edit: Edit, place: int) -> tuple[str, ast.AST, int]:
+    """The text with the edit made at its `place`-th opportunity; the node, its line."""
+    replace = _Replace(edit, place)
+    mutated = replace.visit(copy.deepcopy(statement))
+    text = ast.unparse(ast.fix_missing_locations(mutated))
+    return text, replace.node, replace.line

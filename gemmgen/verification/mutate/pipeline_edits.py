@@ -1,0 +1,274 @@
+"""Edits of the parts of a warp-specialized kernel, of which its faults are made."""
+
+import ast
+import copy
+from collections.abc import Callable
+
+from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
+from gemmgen.tables.schedules import SPECIALIZED
+
+WAIT, ARRIVE, EXPECT = "mbarrier.wait", "mbarrier.arrive", "mbarrier.expect"
+COPIES = ("load_block", "tma.async_copy_global_to_shared")
+STORES = ("store_block", "tma.async_copy_shared_to_global")
+OTHER = {
+    "full": "free",
+    "free": "full",
+    "there": "taken",
+    "taken": "there",
+    "mine": "free",
+}
+"""The barrier that is taken for another."""
+
+
+def turned_box(place: int) -> Edit:
+    """The box of one of the launch's tensors, with its sides exchanged."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.FunctionDef) or node.name != f"_{SPECIALIZED}":
+            return None
+        new = copy.deepcopy(node)
+        calls = [one for one in ast.walk(new) if call_of(one, "Block")]
+        if place >= len(calls):
+            return None
+        call = calls[place]
+        assert isinstance(call, ast.Call)
+        call.args[1:3] = call.args[2:0:-1]
+        return new
+
+    return edit
+
+
+def _calls(node: ast.AST, functions: tuple[str, ...]) -> bool:
+    """Whether a statement does nothing but call one of these functions."""
+    if not isinstance(node, (ast.Expr, ast.Assign)):
+        return False
+    return call_of(node.value, *functions) is not None
+
+
+def dropped(functions: tuple[str, ...]) -> Edit:
+    """A statement dropped that does nothing but call one of these functions."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        return ast.Pass() if _calls(node, functions) else None
+
+    return edit
+
+
+def undone(text: str) -> Edit:
+    """An assignment of this text dropped."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        same = isinstance(node, ast.Assign) and ast.unparse(node) == text
+        return ast.Pass() if same else None
+
+    return edit
+
+
+def changed(function: str, place: int, form: str) -> Edit:
+    """An argument replaced by what a form makes of it."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        call = call_of(node, function)
+        if call is None:
+            return None
+        new = copy.copy(call)
+        new.args = list(call.args)
+        old = f"({ast.unparse(call.args[place])})"
+        new.args[place] = expression(form.format(old))
+        return new
+
+    return edit
+
+
+def counted(form: str) -> Edit:
+    """A barrier that is initialized for another number of arrivals."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        call = call_of(node, "mbarrier.init")
+        count = keyword(call, "count") if call else None
+        if call is None or count is None:
+            return None
+        value = expression(form.format(ast.unparse(count.value)))
+        return with_keyword(call, "count", value)
+
+    return edit
+
+
+def passed_as(name: str, value: str) -> Edit:
+    """Another value for what is passed as `k > 0`."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if isinstance(node, ast.keyword) and ast.unparse(node) == f"{name}=k > 0":
+            return ast.keyword(name, expression(value))
+        return None
+
+    return edit
+
+
+def replaced(old: str, new: str) -> Edit:
+    """An expression of this text that is read, replaced."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        read = isinstance(node, (ast.BinOp, ast.Call)) or (
+            isinstance(node, (ast.Name, ast.Attribute))
+            and isinstance(node.ctx, ast.Load)
+        )
+        return expression(new) if read and ast.unparse(node) == old else None
+
+    return edit
+
+
+def _indexed(node: ast.AST) -> tuple[ast.Call, str] | None:
+    """A call `name.index(i)`, and the name."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return None
+    ring = node.func.value
+    if node.func.attr != "index" or not isinstance(ring, ast.Name):
+        return None
+    return node, ring.id
+
+
+def other_block(old: str, new: str) -> Edit:
+    """Another index of a ring or of tiles."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        found = _indexed(node)
+        if found is None or found[1] in OTHER or ast.unparse(found[0].args[0]) != old:
+            return None
+        return ast.Call(found[0].func, [expression(new)], [])
+
+    return edit
+
+
+def other_barrier(function: str) -> Edit:
+    """A call with another barrier of the same index."""
+
+    def changed(call: ast.Call, name: str) -> ast.expr:
+        index = ast.unparse(call.args[0])
+        return expression(f"{OTHER[name]}.index({index})")
+
+    return _first_argument(function, changed)
+
+
+def next_stage(function: str) -> Edit:
+    """The barrier after the one, or of the other team."""
+
+    def changed(call: ast.Call, name: str) -> ast.expr:
+        index = ast.unparse(call.args[0])
+        other = f"({index} + 1) % STAGES" if name in ("full", "free") else "0"
+        return expression(f"{name}.index({other})")
+
+    return _first_argument(function, changed)
+
+
+def _first_argument(
+    function: str, changed: Callable[[ast.Call, str], ast.expr]
+) -> Edit:
+    def edit(node: ast.AST) -> ast.AST | None:
+        call = call_of(node, function)
+        found = _indexed(call.args[0]) if call else None
+        if call is None or found is None:
+            return None
+        return ast.Call(call.func, [changed(*found), *call.args[1:]], call.keywords)
+
+    return edit
+
+
+def behind(first: str, second: str) -> Edit:
+    """A statement with a text moved behind the next of its body with another."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, (ast.For, ast.FunctionDef)):
+            return None
+        texts = [ast.unparse(one) for one in node.body]
+        places = [
+            at
+            for at, (text, one) in enumerate(zip(texts, node.body, strict=True))
+            if first in text and not isinstance(one, ast.For)
+        ]
+        at = places[0] if places else len(texts)
+        later = [i for i in range(at + 1, len(texts)) if second in texts[i]]
+        if not later:
+            return None
+        new = copy.deepcopy(node)
+        new.body.insert(later[0], new.body.pop(at))
+        return new
+
+    return edit
+
+
+def bounded(old: str, new: str) -> Edit:
+    """A bound of a loop replaced."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        call = call_of(node, "range")
+        if call is None or old not in (
+            texts := [ast.unparse(one) for one in call.args]
+        ):
+            return None
+        texts[texts.index(old)] = new
+        return ast.Call(call.func, [expression(one) for one in texts], [])
+
+    return edit
+
+
+def without_term(term: str) -> Edit:
+    """A sum without its last term."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Add):
+            return None
+        return node.left if ast.unparse(node.right) == term else None
+
+    return edit
+
+
+def same_k(node: ast.AST) -> ast.AST | None:
+    """The corner of a block that is loaded, at the first of K."""
+    call = call_of(node, *COPIES)
+    corner = call.args[1] if call else None
+    if call is None or not isinstance(corner, ast.List):
+        return None
+    new = [ast.Constant(0) if ast.unparse(one) == "k" else one for one in corner.elts]
+    if ast.unparse(ast.List(new)) == ast.unparse(corner):
+        return None
+    return ast.Call(
+        call.func, [call.args[0], ast.List(new), *call.args[2:]], call.keywords
+    )
+
+
+def swapped_corner(node: ast.AST) -> ast.AST | None:
+    """The corner of what is loaded or stored, its coordinates exchanged."""
+    call = call_of(node, *COPIES, *STORES)
+    if call is None or not isinstance(call.args[1], ast.List):
+        return None
+    new = copy.deepcopy(call)
+    corner = new.args[1]
+    assert isinstance(corner, ast.List)
+    corner.elts.reverse()
+    return new
+
+
+def shortened(old: str, new: str) -> Edit:
+    """Shared memory, or barriers, for fewer than there are."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        call = call_of(node, "gl.allocate_shared_memory")
+        if call is None:
+            return None
+        text = ast.unparse(call.args[1])
+        if not text.startswith(f"[{old}"):
+            return None
+        shape = expression(text.replace(old, f"({new})", 1))
+        return ast.Call(call.func, [call.args[0], shape, *call.args[2:]], [])
+
+    return edit
+
+
+def misnumbered(node: ast.AST) -> ast.AST | None:
+    """The second consumer takes itself for the first."""
+    if not isinstance(node, ast.Tuple) or not node.elts:
+        return None
+    if ast.unparse(node.elts[0]) != "sums" or ast.unparse(node.elts[-1]) != "1":
+        return None
+    return ast.Tuple([*node.elts[:-1], ast.Constant(0)], ast.Load())

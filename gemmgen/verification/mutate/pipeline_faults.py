@@ -1,0 +1,179 @@
+"""The faults that only warp-specialized kernels can have: of barriers, rings and order.
+
+Each is an edit of one node, as in `faults`; texts are those of the template.
+"""
+
+import ast
+from collections.abc import Iterator
+from itertools import pairwise
+
+from gemmgen.base.ast_edits import Edit
+from gemmgen.verification.mutate.pipeline_edits import (
+    ARRIVE,
+    COPIES,
+    EXPECT,
+    STORES,
+    WAIT,
+    behind,
+    bounded,
+    changed,
+    counted,
+    dropped,
+    misnumbered,
+    next_stage,
+    other_barrier,
+    other_block,
+    passed_as,
+    replaced,
+    same_k,
+    shortened,
+    swapped_corner,
+    turned_box,
+    undone,
+    without_term,
+)
+
+_SUM_WAIT = "hopper.warpgroup_mma_wait"
+_FENCE, _STORE_WAIT = "hopper.fence_async_shared", "tma.store_wait"
+_MOST_TENSORS = 8
+
+
+def pipeline_families() -> Iterator[tuple[str, Edit]]:
+    """Every kind of fault, with the edit that makes it."""
+    yield from _dropped()
+    yield from _barriers()
+    yield from _moved()
+    yield from _sums()
+    yield from _rings()
+    yield from _tiles()
+    yield from _boxes()
+
+
+def same_pipeline(family: str, function: ast.stmt, node: ast.AST) -> str | None:
+    """Why a fault of a function's last statement makes no difference, if so."""
+    if family not in _LAST_WAITS or not isinstance(function, ast.FunctionDef):
+        return None
+    lines = [line.strip() for line in ast.unparse(function).splitlines()]
+    given_back = any(
+        wait == f"{_STORE_WAIT}(0)" and arrival.startswith(f"{ARRIVE}(taken")
+        for wait, arrival in pairwise(lines)
+    )
+    last = getattr(node, "lineno", 0) == function.body[-1].lineno
+    return _WAITED_FOR if last and given_back else None
+
+
+_WAITED_FOR = "every tile has been waited for before it is given back"
+_LAST_WAITS = ("wait for stores dropped", "a store too few waited for")
+
+
+def _dropped() -> Iterator[tuple[str, Edit]]:
+    for name, functions in (
+        ("wait for a barrier dropped", (WAIT,)),
+        ("arrival dropped", (ARRIVE,)),
+        ("bytes not expected", (EXPECT,)),
+        ("block not loaded", COPIES),
+        ("tile not stored", STORES),
+        ("fence dropped", (_FENCE,)),
+        ("wait for stores dropped", (_STORE_WAIT,)),
+        ("wait for products dropped", (_SUM_WAIT,)),
+    ):
+        yield name, dropped(functions)
+
+
+def _barriers() -> Iterator[tuple[str, Edit]]:
+    """Another barrier, phase, count or number of bytes."""
+    yield "wait for the other phase", changed(WAIT, 1, "{} ^ 1")
+    yield "phase stands still", replaced("slot // STAGES & 1", "0")
+    yield "phase stands still", replaced("turn & 1", "0")
+    yield "phase stands still", replaced("turn // TEAMS & 1", "0")
+    yield "phase changes too late", replaced("slot // STAGES", "slot // (STAGES + 1)")
+    for function in (WAIT, ARRIVE, EXPECT):
+        yield "barrier taken for another", other_barrier(function)
+        yield "barrier of another stage", next_stage(function)
+    for count in ("{} + 1", "{} - 1"):
+        yield "barrier counts one more or less", counted(count)
+    for size in ("{} + 16", "{} // 2"):
+        yield "bytes expected that do not come", changed(EXPECT, 1, size)
+
+
+def _moved() -> Iterator[tuple[str, Edit]]:
+    """Statements in the wrong order: the first of two behind the second."""
+    for name, first, second in (
+        ("stage read before its wait", f"{WAIT}(full", "acc = hopper.warpgroup_mma("),
+        ("stage released before its wait", f"acc = {_SUM_WAIT}", f"{ARRIVE}(free"),
+        ("stage expected before its wait", f"{WAIT}(free", EXPECT),
+        ("stage filled before its wait", f"{WAIT}(free", "slot += 1"),
+        ("operand read before its wait", f"{WAIT}(there", "{}_tiles.index(SELF).load"),
+        ("operand loaded before its wait", f"{WAIT}(taken", "{}_desc"),
+        ("fence before the store", "_tiles.index(SELF).store", _FENCE),
+        ("tile stored before the fence", _FENCE, "_desc, [first_m"),
+        ("tile written before the wait", f"{_STORE_WAIT}(0)", ".store("),
+        ("tile given back before it is read", ".load(layout)", f"{ARRIVE}(taken"),
+        (
+            "tile given back before it is stored",
+            f"{_STORE_WAIT}(0)",
+            f"{ARRIVE}(taken",
+        ),
+        ("turn not waited for", "if TEAMS == 2:\n    mbarrier.wait", "for k in"),
+    ):
+        yield name, behind(first, second.removeprefix("{}"))
+
+
+def _sums() -> Iterator[tuple[str, Edit]]:
+    """Products that are not waited for, added or released as they should be."""
+    yield "a product too few waited for", changed(_SUM_WAIT, 0, "{} + 1")
+    yield "a store too few waited for", changed(_STORE_WAIT, 0, "{} + 1")
+    yield "sum begun anew", passed_as("use_acc", "False")
+    yield "sum begun anew", passed_as("use_acc", "k > 1")
+    yield "stage released that is not read", passed_as("pred", "True")
+    yield "stage not released", passed_as("pred", "k > 1")
+    yield "stage released too early", replaced(
+        "(slot + STAGES - 1) % STAGES", "slot % STAGES"
+    )
+    yield "sum not turned back", undone("acc = acc.permute((1, 0))")
+
+
+def _rings() -> Iterator[tuple[str, Edit]]:
+    """Blocks of shared memory that are not the ones."""
+    yield "ring of fewer stages", replaced("slot % STAGES", "slot % (STAGES - 1)")
+    yield "block of another stage", other_block("stage", "(stage + 1) % STAGES")
+    for part in ("i", "PART"):
+        old = f"stage * WARPGROUPS + {part}"
+        yield "part of another", other_block(old, "stage * WARPGROUPS")
+        yield "part of another stage", other_block(
+            old, f"(stage + 1) % STAGES * WARPGROUPS + {part}"
+        )
+    yield "tile of another", other_block("SELF", "1 - SELF")
+    yield "tile of another", other_block("SELF", "0")
+    yield "ring begun elsewhere", replaced("TEAM * blocks", "0")
+    yield "turn of the same", replaced("mine.index(1 - SELF)", "mine.index(SELF)")
+    yield "turn begun by the other", replaced("turn & 1 ^ 1 - SELF", "turn & 1 ^ SELF")
+    yield "ring allocated too short", shortened("STAGES", "STAGES - 1")
+    yield "ring allocated too short", shortened("CONSUMERS", "1")
+
+
+def _tiles() -> Iterator[tuple[str, Edit]]:
+    """Tiles and K blocks that nobody computes, or that are not where they belong."""
+    yield "last tile lost", bounded("tiles_m * tiles_n", "tiles_m * tiles_n - 1")
+    yield "tile stride", bounded("tl.num_programs(0)", "1")
+    yield "tile stride", bounded("TEAMS * tl.num_programs(0)", "tl.num_programs(0)")
+    yield "team's tiles are the other's", replaced(
+        "tl.program_id(0) + TEAM * tl.num_programs(0)", "tl.program_id(0)"
+    )
+    yield "last K block lost", bounded("K", "K - BLOCK_K")
+    yield "last K block lost", bounded("blocks", "blocks - 1")
+    yield "K block loaded again", same_k
+    for part in ("i", "PART"):
+        for side in ("COLUMNS", "ROWS"):
+            yield "part of a tile", without_term(f"{part} * {side}")
+    yield "corner's coordinates swapped", swapped_corner
+    yield "consumers of one number", misnumbered
+
+
+def _boxes() -> Iterator[tuple[str, Edit]]:
+    """Descriptors whose boxes are not the blocks that they fill or empty."""
+    for place in range(_MOST_TENSORS):
+        yield "box of other sides", turned_box(place)
+    for side, whole in (("tile.columns", "tile.n"), ("tile.rows", "tile.m")):
+        yield "box of a whole tile", replaced(side, whole)
+    yield "groups of warps miscounted", replaced("tile.warpgroups", "tile.warps")

@@ -1,0 +1,195 @@
+"""`verify --self-test`: every mutant of every kernel must fail, and of what they share.
+
+What survives without being listed as equivalent is a hole in the verification.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+from gemmgen.output.folder import SHARED
+from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.mutate.host_mutants import host_mutants
+from gemmgen.verification.mutate.mutants import Mutant, mutants
+from gemmgen.verification.mutate.shared_trial import shared_texts, trial_plans, written
+from gemmgen.verification.run.pool import run_launches, run_properties
+from gemmgen.verification.run.process import Subject
+
+OnDone = Callable[[Outcome], object]
+_CHECKS = ("launches", "properties")
+_OF_LAUNCHES = "ci"
+"""Whatever the profile: in fewer calls some faults are found by some seeds alone."""
+
+
+@dataclass(frozen=True)
+class Kill:
+    """What became of one mutant: how it was found out, empty if it was not."""
+
+    kernel: str
+    mutant: str
+    family: str
+    found: str
+    equivalent: str
+
+    @property
+    def survived(self) -> bool:
+        """Whether nothing told it from the kernel although something should."""
+        return not self.found and not self.equivalent
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A mutant of a module, and what may find it out, in order.
+
+    Each is a check and what writes its subject, which few of those that come later do.
+    """
+
+    module: str
+    mutant: Mutant
+    checks: tuple[tuple[str, Callable[[], Subject]], ...]
+
+    def kill(self, found: str, device: str) -> Kill:
+        """What became of it."""
+        mutant = self.mutant
+        excuse = mutant.excuse(device)
+        return Kill(self.module, mutant.name, mutant.family, found, excuse)
+
+
+def self_test(
+    subjects: Sequence[Subject],
+    device: str,
+    profile: str,
+    seed: int | None,
+    on_done: OnDone | None,
+    shared: bool,
+) -> tuple[list[Outcome], tuple[Kill, ...]]:
+    """Verify the mutants of every kernel and, if `shared`, of what launchers share.
+
+    Returns an outcome a module and what became of every mutant.
+    """
+    verified = {
+        "properties": partial(
+            run_properties, device=device, profile=profile, seed=seed, on_done=on_done
+        ),
+        "launches": partial(
+            run_launches, profile=_OF_LAUNCHES, seed=seed, on_done=on_done
+        ),
+    }
+    with tempfile.TemporaryDirectory(prefix="gemmgen-mutants-") as name:
+        folder = Path(name)
+        ill = _ill(folder / "healthy", verified) if shared else []
+        trials = list(_of_kernels(folder / "kernels", subjects))
+        if shared and not ill:
+            trials += _of_shared(folder / "shared")
+        found, seconds = _found_out(trials, device, verified)
+    kills = tuple(one.kill(how, device) for one, how in zip(trials, found, strict=True))
+    judged = [
+        _judged(module, [kill for kill in kills if kill.kernel == module], device)
+        for module in dict.fromkeys(kill.kernel for kill in kills)
+    ]
+    timed = [replace(one, seconds=seconds[one.kernel]) for one in judged]
+    return ill + timed, kills
+
+
+def _of_kernels(folder: Path, subjects: Sequence[Subject]) -> Iterator[_Trial]:
+    """The mutants of each kernel's module: of the kernel, then of its launcher."""
+    for subject in subjects:
+        source, name = subject.path.read_text(encoding="utf-8"), subject.path.name
+        seen = set()
+        for index, mutant in enumerate(mutants(subject.plan, source)):
+            seen.add(mutant.source)
+            make = partial(_changed, folder / str(index), subject, mutant)
+            yield _Trial(subject.plan.name, mutant, (("properties", make),))
+        for index, mutant in enumerate(host_mutants(name, source)):
+            if mutant.source not in seen:
+                make = partial(_changed, folder / f"host{index}", subject, mutant)
+                checks = tuple((check, make) for check in reversed(_CHECKS))
+                yield _Trial(subject.plan.name, mutant, checks)
+
+
+def _changed(folder: Path, subject: Subject, mutant: Mutant) -> Subject:
+    """The mutant's module in a folder of its own, beside the support module."""
+    own = folder / subject.plan.name
+    own.mkdir(parents=True, exist_ok=True)
+    for name in SHARED:
+        shutil.copy(subject.path.with_name(name), own)
+    path = own / subject.path.name
+    path.write_text(mutant.source, encoding="utf-8")
+    return Subject(subject.plan, path, subject.spec, schedule=mutant.schedule)
+
+
+def _of_shared(folder: Path) -> Iterator[_Trial]:
+    """The mutants of each shared module, tried by kernels of their own."""
+    for name, text in shared_texts().items():
+        for index, mutant in enumerate(host_mutants(name, text)):
+            own, changed = folder / f"{name}{index}", {name: mutant.source}
+            checks = [
+                (check, partial(written, own / plan.name, plan, changed))
+                for plan in trial_plans()
+                for check in _CHECKS
+            ]
+            yield _Trial(name, mutant, tuple(checks))
+
+
+def _ill(
+    folder: Path, verified: Mapping[str, Callable[..., list[Outcome]]]
+) -> list[Outcome]:
+    """What fails of the kernels by which shared modules are tried, unchanged."""
+    healthy = [written(folder / plan.name, plan, {}) for plan in trial_plans()]
+    outcomes = [one for check in _CHECKS for one in verified[check](healthy)]
+    return [
+        replace(one, kernel=SHARED[0], check="self-test")
+        for one in outcomes
+        if not one.ok
+    ]
+
+
+def _found_out(
+    trials: Sequence[_Trial],
+    device: str,
+    verified: Mapping[str, Callable[..., list[Outcome]]],
+) -> tuple[list[str], dict[str, float]]:
+    """How each was found out, empty if it was not or need not be; seconds a module."""
+    found = [""] * len(trials)
+    seconds = {one.module: 0.0 for one in trials}
+    tried = [at for at, one in enumerate(trials) if not one.mutant.excuse(device)]
+    for turn in count():
+        tried = [at for at in tried if not found[at] and turn < len(trials[at].checks)]
+        if not tried:
+            return found, seconds
+        for check in _CHECKS:
+            now = [at for at in tried if trials[at].checks[turn][0] == check]
+            outcomes = verified[check]([trials[at].checks[turn][1]() for at in now])
+            for at, outcome in zip(now, outcomes, strict=True):
+                seconds[trials[at].module] += outcome.seconds
+                found[at] = "" if outcome.ok else outcome.status
+    raise AssertionError("every trial ends")
+
+
+def _judged(module: str, kills: list[Kill], device: str) -> Outcome:
+    survivors = [kill.mutant for kill in kills if kill.survived]
+    detail = "\n".join(f"survived: {name}" for name in survivors)
+    status = "failed" if survivors else "passed"
+    return Outcome(module, "self-test", device, status, detail, len(kills))
+
+
+def kill_table(kills: Sequence[Kill]) -> list[dict[str, str]]:
+    """A row a family of faults: how many were made, killed, equivalent, alive."""
+    rows = []
+    for family in dict.fromkeys(kill.family for kill in kills):
+        own = [kill for kill in kills if kill.family == family]
+        reasons = {kill.equivalent for kill in own if kill.equivalent}
+        rows.append(
+            {
+                "fault": family,
+                "mutants": str(len(own)),
+                "killed": str(sum(bool(kill.found) for kill in own)),
+                "survived": str(sum(kill.survived for kill in own)),
+                "equivalent because": "; ".join(sorted(reasons)),
+            }
+        )
+    return rows

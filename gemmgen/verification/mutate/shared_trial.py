@@ -1,0 +1,90 @@
+"""The kernels by which the modules that launchers share are tried, in every self-test.
+
+Those of a user's specs may leave half of a shared module unused. What is wrong there
+would be wrong for the next spec, and the modules are the same in every folder.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from gemmgen.output.folder import SHARED
+from gemmgen.render import render
+from gemmgen.select.plan import Plan, plans
+from gemmgen.spec.parse import parse
+from gemmgen.verification.run.process import Subject
+
+_SPEC = """
+gemmgen: 1
+defaults: {dtype: bf16}
+kernels:
+  # Descriptors of every role, parts of K, warp roles, a matrix operand and a vector.
+  - {name: fused, op: linear, epilogue: "silu(acc + bias[n]) + residual[m, n]"}
+  # Numbers, and a matrix operand that is wider than the result.
+  - name: scaled
+    op: gemm
+    layout: NN
+    epilogue: alpha[] * acc + beta[] * addend[m, n]
+    operands: {addend: fp32}
+  # Two results of different types.
+  - name: pair
+    op: linear
+    epilogue: |
+      pre = acc + bias[n]
+      out = gelu(pre)
+    outputs: {out: bf16, pre: fp32}
+  # Blocks that are rounded to tf32 as they are read.
+  - {name: rounded, op: gemm, layout: NT, dtype: fp32, precision: tf32}
+  # Parts of K of many tiles.
+  - {name: parted, op: linear, tiles: {m: 64, n: 64, k: 64, split_k: 4}}
+  # Configurations that race.
+  - name: raced
+    op: gemm
+    layout: NN
+    dtype: fp16
+    autotune: runtime
+    tiles: [{m: 16, n: 16, k: 16}, {m: 16, n: 32, k: 32}]
+"""
+
+
+_FOR_OLDER = """
+gemmgen: 1
+targets: [{target}]
+kernels:
+  - {{name: for_{target}, op: linear, dtype: bf16}}
+  - name: deep_for_{target}
+    op: linear
+    dtype: bf16
+    tiles: {{m: 128, n: 256, k: 64, stages: 4, warps: 8}}
+"""
+"""Kernels that newer GPUs have no rows of their own for, one with little room left."""
+
+
+@cache
+def trial_plans() -> tuple[Plan, ...]:
+    """The kernels, the one that uses most first."""
+    texts = _SPEC, *(_FOR_OLDER.format(target=one) for one in ("sm_90", "sm_80"))
+    return tuple(
+        plan for text in texts for plan in plans(parse(text.encode(), "self-test"))
+    )
+
+
+@cache
+def shared_texts() -> Mapping[str, str]:
+    """The modules that launchers share, by their file's name."""
+    return {name: render.shared(name) for name in SHARED}
+
+
+@cache
+def _module(plan: Plan) -> str:
+    return render.module(plan, "self-test")
+
+
+def written(folder: Path, plan: Plan, changed: Mapping[str, str]) -> Subject:
+    """A kernel in a folder of its own, with the text of some shared modules changed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{plan.name}.py"
+    path.write_text(_module(plan), encoding="utf-8")
+    for name, text in {**shared_texts(), **changed}.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    return Subject(plan, path)

@@ -1,0 +1,1 @@
+"""What a result should be, and by how much it may differ."""

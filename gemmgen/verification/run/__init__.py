@@ -1,0 +1,1 @@
+"""The checks of many kernels, in processes of their own."""

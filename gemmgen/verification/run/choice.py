@@ -1,0 +1,258 @@
+"""The module's own choice of a tile, called for sizes up to 2^31 on every GPU.
+
+Nothing is launched: tensors have sizes and strides but no memory, and what is known of
+the device is replaced. The kernels' own properties are verified with tiles forced.
+"""
+
+import math
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from gemmgen.cost.tile import Tile
+from gemmgen.cost.time import FULL
+from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.select.plan import Plan
+from gemmgen.tables.schedules import SCHEDULES, described
+from gemmgen.verification.cases.roles import tensor_roles
+from gemmgen.verification.example.one_example import Wrong
+from gemmgen.verification.interpret.hardware import (
+    Refused,
+    check_described,
+    check_grid,
+    check_stored,
+)
+from gemmgen.verification.oracle.reference import torch_dtype
+
+_MOST = 2**31 - 1
+_MOST_ELEMENTS = 2**38
+"""Of a matrix: more fits no GPU."""
+_DRAWN = 30
+"""Sizes that are drawn for each GPU, beside those at the bounds of rows."""
+_WAVES, _MOST_WAVES = 4, 4
+"""Sizes that are drawn for each row which asks for full waves, and of how many."""
+_WHOLE, _ODD, _PADDED = "whole", "odd", "padded"
+_ROWS = (_WHOLE, _WHOLE, _ODD, _PADDED)
+"""One after the other, an element apart, from a multiple of 16 elements to the next."""
+_SMS = (1, 16, 78, 108, 132, 148, 192)
+Sizes = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A GPU, and the sizes and tensors of a call."""
+
+    gpu: Target
+    sms: int
+    sizes: Sizes
+    rows: str
+
+    def __str__(self) -> str:
+        m, n, k = self.sizes
+        return (
+            f"the choice of a tile, M={m} N={n} K={k}, {self.rows} rows, "
+            f"{self.gpu.name} with {self.sms} SMs"
+        )
+
+
+def check_choice(plan: Plan, module: ModuleType, number: int) -> int:
+    """Raise `Wrong` for a call without a tile, or with one that cannot serve it.
+
+    How many calls were tried; none where an autotuner chooses.
+    """
+    if not plan.rows:
+        return 0
+    draw, count = random.Random(number), 0
+    oldest = min(TARGETS[name].architecture for name in plan.targets)
+    for gpu in TARGETS.values():
+        if gpu.architecture < oldest:
+            continue
+        for sizes in _sizes(module.TILES, draw):
+            call = _Call(gpu, draw.choice((*_SMS, gpu.sms)), sizes, draw.choice(_ROWS))
+            _check(plan, module, call)
+            count += 1
+    return count
+
+
+def _sizes(table: Any, draw: random.Random) -> Iterator[Sizes]:
+    """Sizes at the corners of each row, one beyond along each side, and drawn ones."""
+    for row in table:
+        corner = [_MOST if size == math.inf else int(size) for size in row[2:5]]
+        yield _whole(corner, draw)
+        for axis, size in enumerate(row[2:5]):
+            if size != math.inf:
+                beyond = list(corner)
+                beyond[axis] += 1
+                yield _whole(beyond, draw)
+        if row.waves:
+            yield from _few_waves(row, draw)
+    for _ in range(_DRAWN):
+        yield _whole([_drawn(draw, _MOST) for _ in range(3)], draw)
+    for _ in range(_DRAWN // 3):  # rows of an odd multiple of 8 bytes among them
+        yield _whole([4 * _drawn(draw, 2**20) for _ in range(3)], draw)
+    for axis in range(3):
+        yield _whole([0 if i == axis else _drawn(draw, _MOST) for i in range(3)], draw)
+
+
+def _few_waves(row: Any, draw: random.Random) -> Iterator[Sizes]:
+    """Sizes of so few tiles that the last wave may well be too empty for a row."""
+    for _ in range(_WAVES):
+        tiles = int(2 ** draw.uniform(0, math.log2(_MOST_WAVES * max(_SMS))))
+        high = draw.randint(1, tiles)
+        found = (
+            row.m * high,
+            row.n * math.ceil(tiles / high),
+            16 * draw.randint(1, 512),
+        )
+        bounds = zip(found, row[2:5], strict=True)
+        yield _whole([int(min(size, most)) for size, most in bounds], draw)
+
+
+def _drawn(draw: random.Random, most: int) -> int:
+    """A size; each power of two is as likely as any other."""
+    return min(most, int(2 ** draw.uniform(0, 31)))
+
+
+def _whole(sizes: list[int], draw: random.Random) -> Sizes:
+    """Such sizes whose matrices can exist: the largest shrink, in a drawn order."""
+    found = list(sizes)
+    for axis in draw.sample(range(3), 3):
+        others = [size for i, size in enumerate(found) if i != axis]
+        if max(others) * found[axis] > _MOST_ELEMENTS:
+            found[axis] = _drawn(draw, max(1, _MOST_ELEMENTS // max(others)))
+    m, n, k = found
+    return m, n, k
+
+
+def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
+    try:
+        launch = _chosen(plan, module, call)
+    except Exception as error:
+        raise Wrong(f"{type(error).__name__}: {error}\n{call}") from error
+    row, gpu = SCHEDULES[launch.tile.schedule], call.gpu
+    if row.unit not in (None, gpu.unit) or (row.described and not gpu.tensor_maps):
+        raise Wrong(f"{row.name} does not run on {gpu.name}\n{call}")
+    if not all(call.sizes):
+        return
+    wanted = module.TILES[_first(plan, call)]
+    if launch.tile != wanted:
+        raise Wrong(f"{launch.tile} is taken, {wanted} comes first\n{call}")
+    try:
+        check_grid(launch.grid)
+        for one in launch.tensors:
+            if hasattr(one, "matrix"):
+                check_described(one.matrix, (one.rows, one.columns))
+    except Refused as refused:
+        raise Wrong(f"{refused}\n{call}") from refused
+
+
+def _first(plan: Plan, call: _Call) -> int:
+    """The first row that serves a call, by what the columns of a table mean."""
+    roles = tensor_roles(plan)
+    tensors = [one for one in _arguments(plan, call) if isinstance(one, Tensor)]
+    for place, row in enumerate(plan.rows):
+        schedule = SCHEDULES[row.tile.schedule]
+        asked = described(row.tile.schedule, plan.product.kind)
+        limits = zip(call.sizes, row.limits, strict=True)
+        if (
+            row.architecture <= call.gpu.architecture
+            and schedule.unit in (None, call.gpu.unit)
+            and row.runs_on(call.gpu, plan.product)
+            and all(most is None or size <= most for size, most in limits)
+            and (not row.full or _fills(row.tile, call))
+            and all(
+                _describable(tensor)
+                for tensor, role in zip(tensors, roles, strict=True)
+                if role in asked
+            )
+        ):
+            return place
+    raise Wrong(f"no row of the table serves\n{call}")
+
+
+def _fills(tile: Tile, call: _Call) -> bool:
+    """Whether the waves of its tiles are full to the share that tables ask for."""
+    m, n, _ = call.sizes
+    tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
+    return tiles / (math.ceil(tiles / call.sms) * call.sms) >= FULL
+
+
+def _describable(matrix: Tensor) -> bool:
+    """Whether a descriptor can describe it, to its last column."""
+    with suppress(Refused):
+        check_described(matrix, (1, 16))
+        check_stored(matrix.shape[-1] * matrix.element_size())
+        return True
+    return False
+
+
+def _chosen(plan: Plan, module: ModuleType, call: _Call) -> Any:
+    """The launch that the module makes of a call."""
+    found: list[Any] = []
+    real = module.Launch
+
+    def recorded(*arguments: Any, **more: Any) -> Any:
+        made = real(*arguments, **more)
+        found.append(
+            SimpleNamespace(
+                grid=made.programs, tensors=made.tensors, tile=made.tile, run=_nothing
+            )
+        )
+        return found[-1]
+
+    with _device(module, call), patch.object(module, "Launch", recorded):
+        module._launch(*_arguments(plan, call))
+    (launch,) = found
+    return launch
+
+
+def _nothing(*_: Any) -> None:
+    """In place of a launch."""
+
+
+@contextmanager
+def _device(module: ModuleType, call: _Call) -> Iterator[None]:
+    """What the module's folder finds out about a GPU, replaced."""
+    known = {
+        "architecture": call.gpu.architecture,
+        "processors": call.sms,
+        "shared_memory": call.gpu.shared_per_block,
+    }
+    package = module.__name__.rpartition(".")[0]
+    folder = [one for name, one in sys.modules.items() if name.startswith(package)]
+    with ExitStack() as stack:
+        for one in folder:
+            for name, value in known.items():
+                if hasattr(one, name):
+                    answer = patch.object(one, name, lambda _, value=value: value)
+                    stack.enter_context(answer)
+        if hasattr(module, "run"):
+            stack.enter_context(patch.object(module, "run", _nothing))
+        yield
+
+
+def _arguments(plan: Plan, call: _Call) -> Iterator[Tensor | float]:
+    """Matrices as the launcher hands them on, of no memory."""
+    sizes = dict(zip("mnk", call.sizes, strict=True))
+
+    def tensor(axes: tuple[str, ...], dtype: str) -> Tensor:
+        shape = [sizes[axis] for axis in axes]
+        pad = {_WHOLE: 0, _ODD: 1, _PADDED: -shape[-1] % 16}[call.rows]
+        wide = [*shape[:-1], shape[-1] + pad]
+        made = torch.empty(wide, dtype=torch_dtype(dtype), device="meta")
+        return made[..., : shape[-1]]
+
+    for matrix in (plan.a, plan.b):
+        yield tensor(matrix.stored_axes, plan.dtype)
+    for one in plan.operands:
+        yield 1.0 if one.is_number else tensor(one.axes, one.dtype)
+    for result in plan.results:
+        yield tensor(("m", "n"), result.dtype)

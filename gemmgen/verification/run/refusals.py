@@ -1,0 +1,200 @@
+"""Calls that a launcher must refuse: a ValueError that names kernel and argument."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gemmgen.select.plan import Plan
+from gemmgen.tables.operations import OPERATIONS
+from gemmgen.verification.cases.cases import Case, numbers
+from gemmgen.verification.example.one_example import (
+    Call,
+    Wrong,
+    framed_inputs,
+    framed_outputs,
+)
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A call with one argument that is not as it should be."""
+
+    argument: str
+    mistake: str
+    call: Call
+
+
+def check_refusals(
+    plan: Plan, launcher: Callable[..., Any], device: torch.device
+) -> int:
+    """Raise `Wrong` for a mistake that is not refused properly; how many were tried."""
+    return check_each(plan, launcher, refusals(plan, device))
+
+
+def check_each(
+    plan: Plan, launcher: Callable[..., Any], every: Iterable[Refusal]
+) -> int:
+    """Raise `Wrong` for one that is not refused properly; how many were tried."""
+    count = 0
+    for count, refusal in enumerate(every, 1):  # noqa: B007
+        _check(plan, launcher, refusal)
+    return count
+
+
+def _check(plan: Plan, launcher: Callable[..., Any], refusal: Refusal) -> None:
+    wanted = f"{plan.name}: {refusal.argument} must "
+    what = f"{refusal.argument} {refusal.mistake}"
+    try:
+        refusal.call.of(plan, launcher)
+    except ValueError as error:
+        if not str(error).startswith(wanted):
+            raise Wrong(f"{what}: the message is not '{wanted}…': {error}") from error
+    except Exception as error:
+        raise Wrong(
+            f"{what}: {type(error).__name__}, not ValueError: {error}"
+        ) from error
+    else:
+        raise Wrong(f"{what}: accepted")
+
+
+def refusals(plan: Plan, device: torch.device) -> Iterator[Refusal]:
+    """Every argument with every mistake that can be made in it."""
+    call = valid_call(plan, Case((3,), 5, 7), device)
+    tensors, outputs = call.tensors, call.outputs or []
+    for name, tensor in tensors.items():
+        for mistake, wrong in _input_mistakes(plan, name, tensor):
+            changed = replace(call, tensors={**tensors, name: wrong})
+            yield Refusal(name, mistake, changed)
+    for name in call.numbers:
+        for mistake, wrong_number in _NO_NUMBERS.items():
+            changed = replace(call, numbers={**call.numbers, name: wrong_number})
+            yield Refusal(name, mistake, changed)
+    for position, output in enumerate(outputs):
+        for mistake, wrong in _output_mistakes(output):
+            yield with_output(call, position, mistake, wrong)
+    yield from _wrong_counts(call)
+    yield from _shared(plan, valid_call(plan, Case((8,), 8, 8), device))
+
+
+def valid_call(plan: Plan, case: Case, device: torch.device) -> Call:
+    """Arguments as they should be, `out` among them."""
+    inputs = framed_inputs(plan, case, device)
+    outputs = [framed.view for framed in framed_outputs(plan, case, device)]
+    tensors = {name: framed.view for name, framed in inputs.items()}
+    return Call(tensors, dict.fromkeys(numbers(plan), 1.0), outputs)
+
+
+def with_output(call: Call, position: int, mistake: str, wrong: Tensor) -> Refusal:
+    """A call whose result at a position goes to a tensor that it may not go to."""
+    outputs = list(call.outputs or [])
+    name = f"out[{position}]" if len(outputs) > 1 else "out"
+    outputs[position] = wrong
+    return Refusal(name, mistake, replace(call, outputs=outputs))
+
+
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_NO_NUMBERS: dict[str, Any] = {
+    "is text": "1",
+    "is None": None,
+    "is a bool": True,
+    "is complex": 1j,
+    "is a list": [1.0],
+}
+
+
+def _dtypes(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
+    for dtype in (*_FLOATS, torch.int32, torch.bool):
+        if dtype != tensor.dtype:
+            yield f"is {dtype}", tensor.to(dtype)
+
+
+def _input_mistakes(
+    plan: Plan, name: str, tensor: Tensor
+) -> Iterator[tuple[str, Tensor]]:
+    first = name == plan.a.name
+    for what in (1.0, None, tensor.tolist()):
+        not_a_tensor: Any = what
+        yield f"is a {type(what).__name__}", not_a_tensor
+    yield from _dtypes(tensor)
+    yield "is sparse", tensor.to_sparse()
+    yield "is nested", torch.nested.nested_tensor(list(tensor))
+    if not (first and OPERATIONS[plan.op].leading):
+        yield "has an axis too many", tensor[None]
+        yield "has an axis too few", tensor[0]
+    else:
+        yield "has no axis", tensor[0, 0]
+    if not first:
+        # B says what N is; only its K can be wrong.
+        b_axis = plan.b.stored_axes.index("k")
+        axes = (b_axis,) if name == plan.b.name else range(tensor.dim())
+        for axis in axes:
+            yield from _sizes(tensor, axis)
+        yield "is on another device", tensor.to("meta")
+    else:
+        yield "has no memory", tensor.to("meta")
+        if tensor.is_cuda:
+            yield "is not on a GPU", tensor.cpu()
+
+
+def _sizes(tensor: Tensor, axis: int) -> Iterator[tuple[str, Tensor]]:
+    """Other sizes along an axis, those that broadcasting would forgive among them."""
+    size = tensor.shape[axis]
+    yield f"has size 1 along axis {axis}", tensor.narrow(axis, 0, 1)
+    yield f"is empty along axis {axis}", tensor.narrow(axis, 0, 0)
+    yield f"is one too short along axis {axis}", tensor.narrow(axis, 0, size - 1)
+    yield f"is twice as long along axis {axis}", torch.cat([tensor, tensor], dim=axis)
+
+
+def _output_mistakes(output: Tensor) -> Iterator[tuple[str, Tensor]]:
+    not_a_tensor: Any = 1.0
+    yield "is no tensor", not_a_tensor
+    for axis in range(output.dim()):
+        yield from _sizes(output, axis)
+    yield "has an axis too many", output[None]
+    yield "has an axis too few", output[0]
+    yield "is transposed", output.T
+    yield from _dtypes(output)
+    yield "is broadcast", output[:1].expand(output.shape)
+    yield "is on another device", output.to("meta")
+
+
+def _wrong_counts(call: Call) -> Iterator[Refusal]:
+    """One result fewer than there are, where there are several, and one more."""
+    outputs = call.outputs or []
+    if len(outputs) > 1:
+        yield Refusal("out", "is one tensor", replace(call, outputs=outputs[:1]))
+    more = [*outputs, outputs[0].clone()]
+    yield Refusal("out", "has a tensor too many", replace(call, outputs=more))
+
+
+def _shared(plan: Plan, call: Call) -> Iterator[Refusal]:
+    """Results that begin where an input does that other programs still read.
+
+    Or where the result before them does.
+    """
+    outputs = call.outputs or []
+    for position, (before, output) in enumerate(itertools.pairwise(outputs), 1):
+        memory = torch.zeros(1024, dtype=torch.int8, device=output.device)
+        pair = [
+            memory.view(one.dtype)[: one.numel()].view(one.shape)
+            for one in (before, output)
+        ]
+        given = [*outputs[: position - 1], *pair, *outputs[position + 1 :]]
+        mistake = "begins where the one before does"
+        yield Refusal(f"out[{position}]", mistake, replace(call, outputs=given))
+    matrices = {one.name for one in plan.operands if one.is_matrix}
+    for position, output in enumerate(call.outputs or []):
+        for name, tensor in call.tensors.items():
+            if name not in matrices or tensor.dtype != output.dtype:
+                memory = torch.zeros(1024, dtype=torch.int8, device=tensor.device)
+                read = memory.view(tensor.dtype)[: tensor.numel()].view(tensor.shape)
+                written = memory.view(output.dtype)[: output.numel()]
+                changed = replace(call, tensors={**call.tensors, name: read})
+                mistake = f"begins where {name} does"
+                yield with_output(
+                    changed, position, mistake, written.view(output.shape)
+                )

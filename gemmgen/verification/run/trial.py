@@ -1,0 +1,201 @@
+"""One kernel on one device: what can be tried of it, and what was found so far.
+
+Which things are tried, and in what order, is the business of `properties`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from gemmgen.select.plan import Plan
+from gemmgen.verification.basics.failure import Fault, told
+from gemmgen.verification.basics.profiles import Profile
+from gemmgen.verification.cases.cases import (
+    Case,
+    compiled_cases,
+    described,
+    interpreted_cases,
+)
+from gemmgen.verification.example import subject
+from gemmgen.verification.example.fixed import beyond, describable
+from gemmgen.verification.example.large_offsets import Far, far_call, give_back
+from gemmgen.verification.example.one_example import Call, Wrong, check_results
+from gemmgen.verification.example.one_example import run as run_example
+from gemmgen.verification.example.subject import Variant
+from gemmgen.verification.gluon.misuse import Misuse
+from gemmgen.verification.interpret.hardware import Refused
+from gemmgen.verification.interpret.memory import OutOfBounds, Unclean
+from gemmgen.verification.run.choice import check_choice
+from gemmgen.verification.run.memory_rules import check_in_place, check_memory_refusals
+from gemmgen.verification.run.refusals import check_refusals
+from gemmgen.verification.run.shrinking import try_drawn
+
+_AT_ONCE = 4
+"""Fixed or far examples of one step: about three compilations on a GPU."""
+
+
+@dataclass
+class Trial:
+    """One kernel on one device, and what was found so far.
+
+    `beat` is told every example before it runs, so that a crash has a name. Of so many
+    processes that share a kernel's steps, `share` says which this one is. With a
+    `schedule`, only its tiles are tried. `ran` and `largest` are the schedules that
+    have run and the largest M, N and K.
+    """
+
+    plan: Plan
+    path: Path
+    device: torch.device
+    beat: Callable[[str], object]
+    share: tuple[int, int] = (0, 1)
+    schedule: str | None = None
+    examples: int = 0
+    worst: float = 0.0
+    ran: set[str] = field(default_factory=set)
+    largest: tuple[int, ...] = (0, 0, 0)
+    module: ModuleType = field(init=False)
+
+    @property
+    def launcher(self) -> Callable[..., Any]:
+        """The function under test."""
+        return subject.launcher(self.plan, self.module)
+
+    @property
+    def processors(self) -> int:
+        """How many tiles a GPU computes at once, at least; 0 for the interpreter."""
+        if not self.on_gpu:
+            return 0
+        found = torch.cuda.get_device_properties(self.device).multi_processor_count
+        return int(found)
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether each new signature compiles a kernel."""
+        return bool(self.device.type == "cuda")
+
+    def draws(self, profile: Profile, tiles: int) -> list[int]:
+        """How many examples each draw of a tile has.
+
+        On a GPU each may compile a kernel anew: more and smaller draws, which several
+        processes make at once.
+        """
+        examples = profile.examples_of(tiles)
+        most = profile.at_once if self.on_gpu else examples
+        count = -(-examples // most)
+        return [examples // count + (i < examples % count) for i in range(count)]
+
+    def forced(self, variant: Variant, step: Callable[[Variant], None]) -> None:
+        """One step with every launch on one tile."""
+        with variant.forced(self.module):
+            step(variant)
+
+    def attempt(self, name: str, action: Callable[[], Any]) -> Any:
+        """Do something; any exception becomes a `Fault` that tells what was tried."""
+        self.beat(name)
+        try:
+            return action()
+        except (Wrong, OutOfBounds, Unclean, Misuse, Refused) as wrong:
+            raise Fault("failed", f"{wrong}\n{name}") from wrong
+        except Exception as error:
+            fault = told(error)
+            raise Fault(fault.status, f"{fault.story}\n{name}") from error
+
+    def case(self, case: Case, variant: Variant, again: bool = False) -> float:
+        """Run one example; `again` too, also where its programs have one order."""
+        name = f"{described(self.plan, case)}, {variant.name}"
+        size = self.attempt(
+            name,
+            lambda: run_example(
+                self.plan,
+                self.launcher,
+                case,
+                variant.block,
+                self.device,
+                again or variant.has_orders,
+            ),
+        )
+        self.note(case, variant)
+        self.worst = max(self.worst, float(size))
+        return float(size)
+
+    def note(self, case: Case, variant: Variant) -> None:
+        """Keep what an example has shown."""
+        self.examples += 1
+        if not variant.described(self.plan) or describable(self.plan, case):
+            self.ran.add(variant.schedule)
+        self.largest = tuple(map(max, self.largest, (case.m, case.n, case.k)))
+
+    def refuse(self) -> None:
+        """Calls that must raise ValueError, and one that looks as if it must."""
+        given = (self.plan, self.launcher, self.device)
+        self.examples += self.attempt("refusals", lambda: check_refusals(*given))
+        self.examples += self.attempt(
+            "memory that is shared",
+            lambda: check_memory_refusals(*given) + check_in_place(*given),
+        )
+
+    def choose(self, number: int) -> None:
+        """Calls of the table's own choice."""
+        self.examples += self.attempt(
+            "the choice of a tile",
+            lambda: check_choice(self.plan, self.module, number),
+        )
+
+    def fixed(self, cases: Sequence[Case], variant: Variant) -> None:
+        """Examples that are always tried."""
+        for case in cases:
+            self.case(case, variant)
+
+    def far_away(self, places: Sequence[Far], variant: Variant) -> None:
+        """Offsets beyond 2^31, along axes of tensors."""
+        for place in places:
+            try:
+                call = far_call(self.plan, place, self.device)
+            except (torch.OutOfMemoryError, OSError):
+                return  # a small GPU, or a process so limited, cannot hold such tensors
+            self.attempt(str(place), partial(self.far, call, variant))
+            self.examples += 1
+            del call
+            give_back(self.device)
+
+    def far(self, call: Call, variant: Variant) -> None:
+        """One call with large offsets."""
+        results = call.of(self.plan, self.launcher)
+        check_results(self.plan, call, results, variant.block)
+
+    def unforced(self, variant: Variant) -> None:
+        """The module as it is: its own table, or its autotuner's race; bits repeat.
+
+        Once with `out`, once with results that are made, which are new each time.
+        """
+        case = beyond(self.plan, variant.block, described=False)
+        for given in (True, False):
+            self.case(replace(case, given=given), variant, again=True)
+
+    def drawn(
+        self,
+        variant: Variant,
+        profile: Profile,
+        examples: int,
+        number: int,
+        views: Sequence[str] | None = None,
+        programs: int = 0,
+    ) -> None:
+        """The examples that Hypothesis draws for one tile; on a GPU of these views."""
+        plan, block, roles = self.plan, variant.block, variant.described(self.plan)
+        if self.on_gpu:
+            cases = compiled_cases(plan, block, roles, views)
+        else:
+            cases = interpreted_cases(plan, block, roles, programs)
+        folder = f"{plan.name}-{block}-{self.device.type}"
+
+        def action(case: Case) -> float:
+            return self.case(case, variant)
+
+        try_drawn(cases, action, profile, examples, number, folder)

@@ -1,0 +1,1 @@
+"""Kernels under compute-sanitizer and Triton's ConSan."""

@@ -1,0 +1,276 @@
+"""`gemmgen verify --sanitize`: kernels on a GPU under sanitizers.
+
+Those are compute-sanitizer's tools, and Triton's ConSan for specialized kernels.
+
+Several kernels share a process; after one that fails, the rest get a new one.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Lock
+
+from gemmgen.base.errors import EnvironmentMissing
+from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.run.process import Subject
+from gemmgen.verification.sanitize import consan
+from gemmgen.verification.sanitize.child import job
+from gemmgen.verification.sanitize.consan import ASSERTED, CONSAN
+from gemmgen.verification.sanitize.findings import FOUND, Reading, Record, read
+
+PROGRAM = "compute-sanitizer"
+TOOLS: dict[str, tuple[str, ...]] = {
+    # Symbols that torch looks up in vain are no errors of a kernel.
+    "memcheck": ("--report-api-errors", "no"),
+    "racecheck": (),
+    "initcheck": (),
+    CONSAN: (),
+}
+"""Each tool with its own options; ConSan is none of compute-sanitizer's."""
+
+_START_SECONDS, _KERNEL_SECONDS = 120.0, 300.0
+_CONSAN_SECONDS = 1800.0
+"""Triton 3.7 takes minutes to compile a tile with its checks."""
+_MOST_AT_ONCE = 15
+_ALLOCATORS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_CODE = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from gemmgen.verification.sanitize.child import main; main()"
+)
+
+
+def require(device: str) -> None:
+    """Raise `EnvironmentMissing` unless there are a GPU and the program."""
+    if device != "cuda":
+        raise EnvironmentMissing("--sanitize needs a GPU")
+    if shutil.which(PROGRAM) is None:
+        raise EnvironmentMissing(
+            f"--sanitize needs {PROGRAM} on PATH; it is part of the CUDA toolkit"
+        )
+
+
+def sanitize(
+    subjects: Sequence[Subject],
+    device: str,
+    on_done: Callable[[Outcome], object] | None = None,
+) -> list[Outcome]:
+    """An outcome a tool and kernel, the tools in their order."""
+    running = _Running()
+    at_once = max(1, min(_MOST_AT_ONCE, os.cpu_count() or 1))
+    parts = max(1, at_once // len(TOOLS))
+    shares = [
+        (tool, share)
+        for tool in TOOLS
+        for share in (_concerned(tool, subjects)[part::parts] for part in range(parts))
+        if share
+    ]
+    with ThreadPoolExecutor(at_once) as pool:
+        try:
+            found = list(
+                pool.map(
+                    lambda one: _checked(one[0], one[1], device, running, on_done),
+                    shares,
+                )
+            )
+        except BaseException:
+            running.stop()
+            pool.shutdown(cancel_futures=True)
+            raise
+    order = list(TOOLS)
+    return sorted(
+        (outcome for share in found for outcome in share),
+        key=lambda outcome: order.index(outcome.check),
+    )
+
+
+def _concerned(tool: str, subjects: Sequence[Subject]) -> Sequence[Subject]:
+    """The kernels that a tool has something to look at."""
+    return [one for one in subjects if tool != CONSAN or consan.concerns(one.plan)]
+
+
+def command(tool: str, order: Path) -> list[str]:
+    """What is run for one tool; `order` holds the job."""
+    python = [sys.executable, "-I", "-c", _CODE, json.dumps(sys.path), str(order)]
+    if tool == CONSAN:
+        return python
+    options = ["--tool", tool, "--error-exitcode", str(FOUND), *TOOLS[tool]]
+    return [PROGRAM, *options, "--target-processes", "application-only", *python]
+
+
+def environment(tool: str, device: str) -> dict[str, str]:
+    """Each tensor its own allocation, so that what lies beyond its end is nobody's."""
+    kept = {name: os.environ[name] for name in os.environ if name not in _ALLOCATORS}
+    interpret = "1" if device == "cpu" else "0"
+    return {
+        **kept,
+        "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
+        "TRITON_INTERPRET": interpret,
+        **(consan.ENVIRONMENT if tool == CONSAN else {}),
+    }
+
+
+@dataclass(frozen=True)
+class Session:
+    """One process that has ended: all it wrote and its exit code, None if killed."""
+
+    text: str
+    code: int | None
+    seconds: float
+
+
+class _Running:
+    """The processes of all threads, so that an interrupt can end them."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.processes: set[subprocess.Popen[str]] = set()
+        self.stopped = False
+
+    def run(
+        self, arguments: list[str], variables: Mapping[str, str], limit: float
+    ) -> Session:
+        """Run one command to its end or its limit of seconds."""
+        started = time.monotonic()
+        with self.lock:
+            if self.stopped:
+                return Session("", None, 0.0)
+            process = subprocess.Popen(
+                arguments,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                env=dict(variables),
+                text=True,
+                errors="replace",
+                start_new_session=True,
+            )
+            self.processes.add(process)
+        code: int | None = None
+        try:
+            text, _ = process.communicate(timeout=limit)
+            code = process.returncode
+        except subprocess.TimeoutExpired:
+            _kill(process)
+            text, _ = process.communicate()
+        with self.lock:
+            self.processes.discard(process)
+        return Session(text, code, time.monotonic() - started)
+
+    def stop(self) -> None:
+        """Kill them all and start no more."""
+        with self.lock:
+            self.stopped = True
+            for process in self.processes:
+                _kill(process)
+
+
+def _kill(process: "subprocess.Popen[str]") -> None:
+    """The process with the one that it watches: they share a group."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _checked(
+    tool: str,
+    subjects: Sequence[Subject],
+    device: str,
+    running: _Running,
+    on_done: Callable[[Outcome], object] | None,
+) -> list[Outcome]:
+    """All outcomes of one tool for some kernels, in as many processes as it takes."""
+    waiting, outcomes = list(subjects), []
+    while waiting and not running.stopped:
+        with tempfile.TemporaryDirectory() as folder:
+            order = Path(folder, "job.json")
+            pairs = [(one.plan, one.path) for one in waiting]
+            order.write_text(job(tool, device, pairs), encoding="utf-8")
+            each = _CONSAN_SECONDS if tool == CONSAN else _KERNEL_SECONDS
+            limit = _START_SECONDS + each * len(waiting)
+            variables = environment(tool, device)
+            session = running.run(command(tool, order), variables, limit)
+        sources = {one.plan.name: _lines(one.path) for one in waiting}
+        settled = judged(tool, device, session, sources)
+        by_name = {one.plan.name: one for one in waiting}
+        for outcome in settled:
+            again = f"gemmgen verify {by_name[outcome.kernel].spec} --sanitize"
+            if not outcome.ok:
+                repeat = f"{again} --only {outcome.kernel}"
+                outcome = replace(outcome, detail=f"{outcome.detail}\n{repeat}")
+            outcomes.append(outcome)
+            if on_done is not None:
+                on_done(outcome)
+        names = {outcome.kernel for outcome in settled}
+        waiting = [one for one in waiting if one.plan.name not in names]
+    return outcomes
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def judged(
+    tool: str, device: str, session: Session, sources: Mapping[str, Sequence[str]]
+) -> list[Outcome]:
+    """The outcomes that one process settles: every kernel begun, at least the first.
+
+    `sources` are the lines of the modules by kernel, in the order they were to run in.
+    """
+    kernels = list(sources)
+    reading = read(session.text, sources)
+    begun = [name for name in kernels if name in reading.records] or kernels[:1]
+    stray = _stray(reading, session.code, kernels)
+    found = []
+    for name in begun:
+        record = reading.records.get(name, Record(name))
+        status, detail = _status(record, reading, session)
+        if status == "passed" and stray:
+            status, detail = "failed", stray
+        seconds = session.seconds / len(begun)
+        found.append(
+            Outcome(
+                name, tool, device, status, detail, record.calls or 0, seconds=seconds
+            )
+        )
+    return found
+
+
+def _status(record: Record, reading: Reading, session: Session) -> tuple[str, str]:
+    if record.findings:
+        more = len(record.findings) - 1
+        others = f"\nand {more} more findings" if more else ""
+        return "failed", record.findings[0] + others
+    if record.calls is not None:
+        return "passed", f"{record.set_aside} set aside" if record.set_aside else ""
+    where = record.case or "before its first call"
+    if session.code is None:
+        return "timed out", f"killed after {session.seconds:.0f} s\n{where}"
+    if record.story:
+        asserted = [line for line in reading.said if ASSERTED in line]
+        if asserted:
+            return "failed", f"{asserted[0].strip()}\n{where}"
+        return "error", f"{record.story}\n{where}"
+    last = [line for line in reading.said if line.strip()][-3:]
+    return "crashed", "\n".join([f"the process ended: {session.code}", *last, where])
+
+
+def _stray(reading: Reading, code: int | None, kernels: Sequence[str]) -> str:
+    """What is wrong with a process of which no kernel shows a finding."""
+    if any(reading.records[one].findings for one in kernels if one in reading.records):
+        return ""
+    loose = [text for one in reading.records.values() for text in one.findings]
+    if loose:
+        return f"{loose[0]}\nnamed no kernel: one of this process's"
+    known = sum(one.set_aside for one in reading.records.values())
+    if reading.count > known or (code == FOUND and not known):
+        return f"the tool counts {reading.count - known} errors and shows none of them"
+    return ""

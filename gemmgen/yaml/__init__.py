@@ -1,0 +1,1 @@
+"""YAML text → a tree of values that know their places."""
