@@ -79,7 +79,7 @@ HOLES = {
         "key.append(math.copysign(1.0, number))",
         "gemm_nn_bf16_alpha_beta",
     ),
-    "stream left out": Hole("_replay.py", KEY, "stream(index), "),
+    "stream left out": Hole("_replay.py", KEY, "stream(index)"),
     "compiled for another device": Hole("_packed.py", KEY, "launch.device.index, "),
     "current device forgotten": Hole(
         "_remember.py", CONDITION, "repeat.device != current_device()"

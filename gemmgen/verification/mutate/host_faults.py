@@ -71,9 +71,8 @@ def _without_key(place: int) -> Edit:
         if isinstance(node, ast.Subscript):
             typed = ast.unparse(node.value) in _TYPES
             field, value = "slice", None if typed else _fewer(node.slice, place)
-        elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
-            known = ast.unparse(node.target) == "key" and node.value
-            field, value = "value", _fewer(node.value, place) if known else None  # type: ignore[arg-type]
+        elif (made := _key_of(node)) is not None:
+            field, value = "value", _fewer(made, place)
         elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".get"):
             found = _fewer(node.args[0], place)
             field, value = "args", [found, *node.args[1:]] if found else None  # type: ignore[assignment]
@@ -83,6 +82,17 @@ def _without_key(place: int) -> Edit:
         return new if value is not None else None
 
     return edit
+
+
+def _key_of(node: ast.AST) -> ast.expr | None:
+    """What a statement makes `key` of, or adds to it."""
+    if isinstance(node, ast.Assign):
+        target = node.targets[0]
+    elif isinstance(node, (ast.AugAssign, ast.AnnAssign)):
+        target = node.target
+    else:
+        return None
+    return node.value if ast.unparse(target) == "key" else None
 
 
 def _without_keyword(place: int) -> Edit:
