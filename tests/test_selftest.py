@@ -1,5 +1,6 @@
 """What the self-test makes of its mutants, with checks that are played."""
 
+import ast
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 
 from gemmgen.output.folder import SHARED
 from gemmgen.verification.basics.outcome import Outcome
-from gemmgen.verification.mutate import selftest
+from gemmgen.verification.mutate import host_excuses, selftest
+from gemmgen.verification.mutate.host_faults import host_families, on_the_host
 from gemmgen.verification.mutate.host_mutants import host_mutants
+from gemmgen.verification.mutate.mutants import mutated
 from gemmgen.verification.mutate.selftest import Kill, kill_table, self_test
 from gemmgen.verification.mutate.shared_trial import shared_texts, trial_plans, written
 from gemmgen.verification.run.pool import run_launches, run_properties
@@ -141,3 +144,17 @@ def test_kernels_by_which_shared_modules_are_tried_are_healthy(tmp_path: Path) -
     assert [(one.status, one.detail) for one in outcomes] == [("passed", "")] * len(
         outcomes
     )
+
+
+def test_every_excuse_is_of_a_mutant() -> None:
+    """One that excuses nothing is of a text that is no more."""
+    for name, rows in host_excuses._SAME.items():
+        source = shared_texts()[name]
+        made = list(mutated(source, host_families(), on_the_host))
+        for row in rows:
+            assert any(
+                row.family == one.family
+                and row.node in ast.unparse(one.node).partition("\n")[0]
+                and row.becomes in one.source
+                for one in made
+            ), row

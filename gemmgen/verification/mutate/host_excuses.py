@@ -57,7 +57,13 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         ),
     ),
     "_table.py": (
-        _Same("condition dropped", "M <= tile.M", _SLOWER, "tile.M and tile.fills("),
+        _Same("condition dropped", "not tile.waves or", _SLOWER, "and tile.fills("),
+        _Same(
+            "condition dropped",
+            "matrix.shape[0] == 1",
+            "a single row whose step is short is served by another tile",
+            "and (rows >= matrix.shape[1]) and",
+        ),
         _Same("always taken", "if name not in able:", _SLOWER),
         _Same("always taken", "if key not in RUNNING:", _ANEW),
         _Same("bound moved by one", "tiles >= self.waves", _EITHER),
@@ -135,7 +141,6 @@ _SAME: dict[str, tuple[_Same, ...]] = {
     ),
     "_packed.py": (
         _Same("statement dropped", "super().__init__()", _DICT),
-        _Same("statement dropped", "self[address] = made", _SLOWER),
         _Same("always taken", "MOST_MAPS", _ANEW),
         _Same("part of a key dropped", "one.matrix.dtype", _ONE_DTYPE),
         _Same("statement dropped", "one.matrix.dtype", _ONE_DTYPE),
@@ -176,9 +181,9 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         ),
         _Same(
             "condition dropped",
-            "MOST_CALLS and (not seen)",
-            _ANEW,
-            "if len(calls) >= MOST_CALLS:",
+            "harmless(repeat.overlaps",
+            "without `out` there are no overlaps",
+            "if not harmless(",
         ),
         _Same(
             "never taken",
