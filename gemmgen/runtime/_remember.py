@@ -70,10 +70,8 @@ def remembered(*by_row: str) -> Callable[[Launcher], Launcher]:
         def remembering(*inputs: Any, out: Any = None, **named: Any) -> Any:
             if named:
                 ordered = in_order(names, inputs, named)
-                if ordered is None:
-                    return launcher(
-                        *inputs, out=out, **named
-                    )  # which says what is wrong
+                if ordered is None:  # the launcher says what is wrong
+                    return launcher(*inputs, out=out, **named)
                 inputs = ordered
             passed = inputs if out is None else (*inputs, *several(out))
             try:

@@ -39,6 +39,12 @@ class _Same:
     reason: str
     becomes: str = ""
 
+    def covers(self, mutated: Mutated) -> bool:
+        """Whether a mutant is one of these."""
+        node = ast.unparse(mutated.node).partition("\n")[0]
+        alike = self.family == mutated.family and self.node in node
+        return alike and self.becomes in mutated.source
+
 
 _SAME: dict[str, tuple[_Same, ...]] = {
     "_support.py": (
@@ -231,9 +237,4 @@ def excuse(module: str, mutated: Mutated) -> str | None:
     rows = _SAME.get(module, ())
     if _OLDEST:
         rows += _SAME_ON_OLDEST.get(module, ())
-    text = ast.unparse(mutated.node).partition("\n")[0]
-    for row in rows:
-        same = row.family == mutated.family and row.node in text
-        if same and row.becomes in mutated.source:
-            return row.reason
-    return None
+    return next((row.reason for row in rows if row.covers(mutated)), None)
