@@ -91,14 +91,24 @@ class Variant:
 @contextmanager
 def afresh(module: ModuleType) -> Iterator[None]:
     """With a launcher that remembers no call; in the interpreter none remembers any."""
-    name = module.__name__.rpartition(".")[2]
+    name = _own_name(module)
     launcher = getattr(module, name)
     if not hasattr(launcher, "by_row"):
         yield
         return
-    remember = module.remembered(*launcher.by_row)
-    with patch.object(module, name, remember(launcher.__wrapped__)):
+    with patch.object(module, name, remembering(module, launcher.__wrapped__)):
         yield
+
+
+def remembering(module: ModuleType, launcher: Callable[..., Any]) -> Callable[..., Any]:
+    """A launcher that remembers calls as the module's does, and none yet."""
+    by_row = getattr(module, _own_name(module)).by_row
+    return module.remembered(*by_row)(launcher)  # type: ignore[no-any-return]
+
+
+def _own_name(module: ModuleType) -> str:
+    """That of a module's launcher, too."""
+    return module.__name__.rpartition(".")[2]
 
 
 def load(path: Path) -> ModuleType:

@@ -92,8 +92,7 @@ class Bench:
 
     def remembered(self, launcher: Callable[..., Any]) -> Callable[..., Any]:
         """A launcher that remembers, as the folder's do."""
-        by_row = getattr(self.module, self.plan.name).by_row
-        return self.module.remembered(*by_row)(launcher)  # type: ignore[no-any-return]
+        return subject.remembering(self.module, launcher)
 
     @property
     def plain(self) -> Callable[..., Any]:

@@ -110,9 +110,14 @@ def _bounded(bench: Bench) -> None:
         alive = [(facts, bench.call(facts)) for facts in others + usual]
         for facts, call in alive:
             bench.check(facts, call, [])
-            largest = max(map(len, tables(bench)), default=0)
-            if largest > most:
-                raise Wrong(f"{largest} signatures or addresses are kept, not {most}")
+            check_kept(bench, most)
+
+
+def check_kept(bench: Bench, most: int) -> None:
+    """Raise `Wrong` if a launcher keeps more of anything."""
+    largest = max(map(len, _tables(bench)), default=0)
+    if largest > most:
+        raise Wrong(f"{largest} signatures or addresses are kept, not {most}")
 
 
 @contextmanager
@@ -133,7 +138,7 @@ def few_kept(bench: Bench) -> Iterator[int]:
         yield _MOST
 
 
-def tables(bench: Bench) -> Iterator[dict[Any, Any]]:
+def _tables(bench: Bench) -> Iterator[dict[Any, Any]]:
     """Every dict that a launcher reaches: closures, dicts, sequences, its objects."""
     waiting, seen = [bench.launcher], set[int]()
     ours = [one.__name__ for one in bench.shared]

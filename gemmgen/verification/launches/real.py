@@ -14,7 +14,7 @@ import triton
 
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import numbers
-from gemmgen.verification.example import one_example
+from gemmgen.verification.example import one_example, subject
 from gemmgen.verification.example.one_example import Wrong, bits
 from gemmgen.verification.launches.bench import Made, several, unknowing
 from gemmgen.verification.launches.calls import Call, Facts, call_of
@@ -57,13 +57,12 @@ class RealBench:
 
     def __post_init__(self) -> None:
         self.driver = SimpleNamespace(gpus=_Memory(), point=lambda name: None)
-        launcher = getattr(self.module, self.plan.name)
-        self.plain, self.by_row = launcher.__wrapped__, launcher.by_row
+        self.plain = getattr(self.module, self.plan.name).__wrapped__
         self.renew()
 
     def renew(self, scratch: tuple[int, int] = (0, 0), anew: bool = True) -> None:
         """Forget all calls."""
-        self.launcher = self.module.remembered(*self.by_row)(self.plain)
+        self.launcher = subject.remembering(self.module, self.plain)
 
     def limited(self, choices: dict[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
         """What is tried of all that a call can be."""
