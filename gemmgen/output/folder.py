@@ -22,6 +22,7 @@ SHARED = (
     "_checks.py",
     "_launch.py",
     "_packed.py",
+    "_repeats.py",
     "_replay.py",
     "_families.py",
     "_remember.py",

@@ -30,7 +30,7 @@ def but_for_rows(
     result; the first is a matrix. None if there is no row or one, whose step is of no
     account, or if several leading axes do not follow each other without gaps.
     """
-    left, leading, at = list(key), None, 1
+    left, leading, at = list(key), None, 2
     for place, tensor in enumerate(tensors):
         if not isinstance(tensor, torch.Tensor):
             at += 1

@@ -9,13 +9,13 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
-from ._checks import extent
 from ._families import Family, but_for_rows, empty
 from ._launch import Launch, addresses_of
+from ._repeats import Latest, Repeat, alike, harmless, overlaps
 from ._replay import Replay, hooked, replaying
 from ._support import INTERPRETED
 from ._table import RECORD
@@ -25,32 +25,6 @@ MOST_FAMILIES = 256  # and families of them
 PLAIN = (torch.Tensor, torch.nn.Parameter)  # types whose memory is what it seems
 
 Launcher = TypeVar("Launcher", bound=Callable[..., Any])
-
-
-class Overlap(NamedTuple):
-    """Two arguments, by position, and how far apart they may begin.
-
-    `second` may begin `behind` bytes after `first` or more, `before` bytes before it or
-    more, or just as far from it as when the launcher looked at both.
-    """
-
-    first: int
-    second: int
-    before: int
-    behind: int
-    known: int
-
-
-class Repeat(NamedTuple):
-    """What repeats a call where its device is the current one.
-
-    `launch` takes the addresses of the inputs, and of `out` if there is one, which must
-    lie as `overlaps` allows.
-    """
-
-    device: int | None
-    overlaps: Sequence[Overlap]
-    launch: Callable[[list[int | float], Any], Any]
 
 
 def remembered(*by_row: str) -> Callable[[Launcher], Launcher]:
@@ -65,31 +39,43 @@ def remembered(*by_row: str) -> Callable[[Launcher], Launcher]:
             return launcher
         *names, _ = inspect.signature(launcher).parameters
         memory = Memory(launcher, [names.index(name) for name in by_row])
-        calls = memory.calls
-
-        def remembering(*inputs: Any, out: Any = None, **named: Any) -> Any:
-            if named:
-                ordered = in_order(names, inputs, named)
-                if ordered is None:  # the launcher says what is wrong
-                    return launcher(*inputs, out=out, **named)
-                inputs = ordered
-            passed = inputs if out is None else (*inputs, *several(out))
-            try:
-                key, addresses = looked_at(passed)
-            except (AttributeError, OverflowError, RuntimeError, TypeError):
-                return launcher(*inputs, out=out)  # no plain tensors: it says which
-            repeat = calls.get(key)
-            if repeat is None or repeat.device != current_device() or hooked():
-                return memory.learn(key, addresses, inputs, out)
-            if out is not None and not harmless(repeat.overlaps, addresses):
-                return launcher(*inputs, out=out)
-            return repeat.launch(addresses, out)
-
-        made: Any = functools.wraps(launcher)(remembering)
+        made: Any = functools.wraps(launcher)(calling(launcher, names, memory))
         made.by_row = by_row
         return made
 
     return remember
+
+
+def calling(
+    launcher: Callable[..., Any], names: Sequence[str], memory: "Memory"
+) -> Callable[..., Any]:
+    """Return a function that calls a launcher, or repeats what it did before."""
+    count, calls, latest = len(names), memory.calls, Latest()
+
+    def remembering(*inputs: Any, out: Any = None, **named: Any) -> Any:
+        if named or len(inputs) != count:
+            ordered = in_order(names, inputs, named)
+            if ordered is None:  # the launcher says what is wrong
+                return launcher(*inputs, out=out, **named)
+            inputs = ordered
+        if out is None:
+            repeat, addresses = latest.found(inputs)
+            if repeat and repeat.device == current_device() and not hooked():
+                return repeat.launch(addresses)
+        try:
+            key, addresses = looked_at(inputs, out)
+        except (AttributeError, OverflowError, RuntimeError, TypeError):
+            return launcher(*inputs, out=out)  # no plain tensors: it says which
+        repeat = calls.get(key)
+        if repeat is None or repeat.device != current_device() or hooked():
+            return memory.learn(key, addresses, inputs, out)
+        if out is None:
+            latest.keep(repeat)
+        elif not harmless(repeat.overlaps, addresses):
+            return launcher(*inputs, out=out)
+        return repeat.launch(addresses, out)
+
+    return remembering
 
 
 def in_order(
@@ -97,20 +83,22 @@ def in_order(
 ) -> tuple[Any, ...] | None:
     """Return all inputs by position; None unless those by name are what is missing."""
     ordered = [named[name] for name in names[len(inputs) :] if name in named]
-    if len(inputs) + len(named) < len(names) or len(ordered) < len(named):
+    if len(inputs) + len(named) != len(names) or len(ordered) < len(named):
         return None
     return (*inputs, *ordered)
 
 
-def looked_at(arguments: Sequence[Any]) -> tuple[tuple, list[int | float]]:
+def looked_at(
+    inputs: Sequence[Any], out: Any = None
+) -> tuple[tuple, list[int | float]]:
     """Return all of the arguments that may change what is launched, and `addresses_of`.
 
     In one pass, for every call takes it. Of a number the sign is enough: else
     `Arguments` would find 0.0 for -0.0.
     """
-    key: list[Any] = [torch.is_grad_enabled()]
+    key: list[Any] = [torch.is_grad_enabled(), type(out)]
     addresses: list[int | float] = []
-    for one in arguments:
+    for one in inputs if out is None else (*inputs, *several(out)):
         if type(one) in PLAIN:
             address = one.data_ptr()
             key += (one.shape, one.stride(), one.dtype, one.get_device(), address & 15)
@@ -211,7 +199,7 @@ def repeating(
     """Return what repeats a launch, into `out` or new results."""
     results = new_results(returned)
 
-    def repeat(addresses: list[int | float], out: Any) -> Any:
+    def repeat(addresses: list[int | float], out: Any = None) -> Any:
         if out is None:
             out = results(addresses)
         else:
@@ -221,28 +209,11 @@ def repeating(
         replay(addresses)
         return out
 
-    apart = overlaps(inputs, returned) if given else ()
-    return Repeat(launch.device.index, apart, repeat)
-
-
-def overlaps(inputs: Sequence[Any], results: Sequence[torch.Tensor]) -> list[Overlap]:
-    """Return what must hold of the addresses for results to spoil no other argument."""
-    passed = [*inputs, *results]
-    return [
-        Overlap(i, j, -extent(result), extent(one), result.data_ptr() - one.data_ptr())
-        for j, result in enumerate(passed)
-        for i, one in enumerate(passed[:j])
-        if j >= len(inputs) and isinstance(one, torch.Tensor)
-    ]
-
-
-def harmless(pairs: Sequence[Overlap], addresses: Sequence[int | float]) -> bool:
-    """Return whether arguments at these addresses are known to be apart."""
-    for first, second, before, behind, known in pairs:
-        distance = addresses[second] - addresses[first]
-        if before < distance < behind and distance != known:
-            return False
-    return True
+    device = launch.device.index
+    if given:
+        return Repeat(device, repeat, None, overlaps=overlaps(inputs, returned))
+    learning = any(getattr(one, "requires_grad", False) for one in inputs)
+    return Repeat(device, repeat, alike(inputs), learning)
 
 
 def new_results(returned: Sequence[torch.Tensor]) -> Callable[[list], Any]:

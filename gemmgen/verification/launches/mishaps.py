@@ -22,6 +22,7 @@ def mishaps(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         _distrusts,
         _asks_no_more,
         _complains,
+        _tells_results,
         _takes_subclasses,
         _asks_for_gradients,
         _refuses_other_memory,
@@ -84,11 +85,11 @@ def _complains(bench: Bench) -> None:
     """What is wrong with the arguments of a call is said, remembered or not."""
     bench.renew()
     facts = bench.usual
-    inputs = bench.call(facts).inputs
-    (first, *_), (*_, last) = inputs, inputs
-    values = list(inputs.values())
+    call = bench.call(facts)
     for _ in range(2):
-        bench.launcher(*values)
+        bench.perform(bench.launcher, facts, call)
+    (first, *_), (*_, last) = call.inputs, call.inputs
+    values = list(call.inputs.values())
     for positional, named in (
         (values, {"nobody": 1}),
         (values[:-1], {}),
@@ -99,18 +100,36 @@ def _complains(bench: Bench) -> None:
         (values, {last: values[-1]}),
         ([], {last: values[-1]}),
     ):
-        said = [
-            _said(launcher, positional, named)
-            for launcher in (bench.launcher, bench.plain)
-        ]
-        if said[0] != said[1] or "TypeError" not in said[0]:
-            raise Wrong(f"{said[0]}, afresh {said[1]}, of {list(named)} by name")
+        _says_the_same(bench, positional, named)
+
+
+def _tells_results(bench: Bench) -> None:
+    """No tensor passed as a result is taken for an input, or the other way."""
+    bench.renew()
+    for facts in (bench.usual, replace(bench.usual, out="given")):
+        call = bench.call(facts)
+        for _ in range(3):
+            bench.perform(bench.launcher, facts, call)
+    values, (first, *others) = list(call.inputs.values()), call.outputs or []
+    given = {"out": others[0] if len(others) == 1 else tuple(others)} if others else {}
+    _says_the_same(bench, values[:-1], {"out": values[-1]})
+    _says_the_same(bench, [*values, first], given)
+    if not others:
+        for out in ((first,), [first]):
+            _says_the_same(bench, values, {"out": out})
+
+
+def _says_the_same(bench: Bench, positional: Any, named: Any) -> None:
+    """What is wrong is an error, in the words of the launcher that knows no call."""
+    said = [_said(each, positional, named) for each in (bench.launcher, bench.plain)]
+    if said[0] != said[1] or said[0] == "nothing":
+        raise Wrong(f"{said[0]}, afresh {said[1]}, of {list(named)} by name")
 
 
 def _said(launcher: Any, positional: Any, named: Any) -> str:
     try:
         launcher(*positional, **named)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         # What follows may count `out`, which a launcher that remembers always passes.
         return repr(error).partition(" but ")[0]
     return "nothing"
@@ -173,7 +192,7 @@ class _Dispatching(torch.Tensor):  # type: ignore[misc]
 def _asks_for_gradients(bench: Bench) -> None:
     """An input that requires a gradient is refused while gradients are on alone."""
     bench.renew()
-    for enabled in (True, False):
+    for enabled in (True, False, True):
         facts = replace(bench.usual, gradient=(bench.plan.a.name, enabled))
         for _ in range(3):
             call = bench.call(facts)
