@@ -125,7 +125,8 @@ class Memory:
         """Remember nothing yet; `by_row` are the places of arguments with rows."""
         self.launcher = launcher
         self.by_row = by_row
-        self.calls: dict[tuple, Repeat | None] = {}
+        self.calls: dict[tuple, Repeat] = {}
+        self.once: set[int] = set()  # hashes: thousands of keys slow collections down
         self.families: dict[Any, Family] = {}
 
     def learn(self, key: tuple, addresses: list, inputs: Any, out: Any) -> Any:
@@ -138,22 +139,24 @@ class Memory:
         leading: tuple[int, ...] = ()
         if out is None:
             alike, leading = but_for_rows(key, inputs, self.by_row)
-        seen = key in self.calls
+        mark = hash(key)
+        seen = mark in self.once
         if not seen:
-            if len(self.calls) >= MOST_CALLS:
-                self.calls.clear()
+            if len(self.once) >= MOST_CALLS:
+                self.once.clear()
+            self.once.add(mark)
             family = self.families.get(alike)
             if family and family.device.index == current_device() and not hooked():
                 returned = family.repeat(leading, addresses)
                 if returned is not None:
-                    self.calls[key] = None
                     return returned
         returned, done = recorded(self.launcher, inputs, out)
-        self.calls[key] = None
         if done is None:
             return returned
         launch, found, tiles = done
         if seen:
+            if len(self.calls) >= MOST_CALLS:
+                self.calls.clear()
             replay = replaying(launch, found)
             self.calls[key] = repeating(
                 launch, replay, inputs, several(returned), given=out is not None
