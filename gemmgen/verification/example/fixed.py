@@ -31,7 +31,7 @@ def fixed_cases(
 
 def beyond(plan: Plan, block: Block, described: bool) -> Case:
     """Part of a tile beyond a whole one along every side; or, for descriptors, 16."""
-    m, n, k = (_rows(plan), 16, 16) if described else (1, 1, 1)
+    m, n, k = (few_rows(plan), 16, 16) if described else (1, 1, 1)
     return numbered(plan, Case((block.m + m,), block.n + n, block.k + k))
 
 
@@ -72,7 +72,7 @@ def describable(plan: Plan, case: Case) -> bool:
     return whole and set(case.views) <= set(DESCRIBABLE)
 
 
-def _rows(plan: Plan) -> int:
+def few_rows(plan: Plan) -> int:
     """Few rows that descriptors can describe: where these lie along M, 16."""
     return 16 if plan.a.transposed else 3
 
@@ -101,7 +101,7 @@ def _cases(plan: Plan, block: Block, group: int) -> Iterator[Case]:
     yield Case((3,), 5, blocks * k + 3, "wide")
     yield Case((3,), n + 4, k + 4)  # loads of four elements
     # What descriptors can describe, in whatever dtype and layout.
-    rows = _rows(plan)
+    rows = few_rows(plan)
     yield Case((rows,), 16, 16, "normal")
     more = beyond(plan, block, described=True)
     yield replace(more, kind="special", views=("padded",) * count, given=False)

@@ -12,7 +12,7 @@ from gemmgen.select.plan import Plan
 from gemmgen.tables.schedules import SCHEDULES, SPECIALIZED
 from gemmgen.verification.cases.cases import Case
 from gemmgen.verification.cases.data import CANCELLING
-from gemmgen.verification.example.fixed import numbered
+from gemmgen.verification.example.fixed import few_rows, numbered
 from gemmgen.verification.example.subject import Variant
 from gemmgen.verification.oracle.comparison import Block
 
@@ -54,7 +54,7 @@ def stretched(plan: Plan, variant: Variant) -> Iterator[tuple[Variant, Case]]:
         yield variant.cut_to(block), numbered(plan, case)
         return
     streams = SCHEDULES[variant.schedule].streams
-    rows = 1 if streams else 16 if plan.a.transposed else 3
+    rows = 1 if streams else few_rows(plan)
     deep = variant.cut_to(_block(variant, 16, 16, 256))
     for k in (4096 + 48, 4096 + 512):
         yield deep, numbered(plan, Case((rows,), 16, k))
@@ -90,7 +90,7 @@ def _in_parts(plan: Plan, variant: Variant) -> Iterator[tuple[Variant, Case]]:
     """As many parts as blocks, and sums whose order shows in whatever dtype."""
     block = Block(16, 16, 16)
     many = variant.cut_to(block, parts=_MOST_PARTS)
-    yield many, numbered(plan, Case((3,), 16, _MOST_PARTS * block.k))
+    yield many, numbered(plan, Case((few_rows(plan),), 16, _MOST_PARTS * block.k))
     few = variant.cut_to(block, parts=7)
     yield few, numbered(plan, Case((16,), 16, 14 * block.k, CANCELLING))
 
@@ -101,9 +101,10 @@ def large(plan: Plan, variant: Variant) -> Iterator[Case]:
     A grid has a row of A along an axis of at most 65,535 where rows stream through.
     """
     block, streams = variant.block, SCHEDULES[variant.schedule].streams
+    few = few_rows(plan)
     yield numbered(plan, Case((16,), 16, _LONG_K))
-    yield numbered(plan, Case((3,), 200_000, 64))
-    yield numbered(plan, Case((3,), 2048, 4096 + 512))
+    yield numbered(plan, Case((few,), 200_000, 64))
+    yield numbered(plan, Case((few,), 2048, 4096 + 512))
     yield numbered(plan, Case((16,), _PROGRAMS * block.n, 16))
     if _splits(variant):
         yield numbered(plan, Case((16,), 64, 14 * block.k, CANCELLING))

@@ -92,7 +92,7 @@ def _run(plan: Plan, path: Path, tool: str, device: str) -> int:
     module = subject.load(path)
     few: Callable[[], AbstractContextManager[None]] = nullcontext
     if tool == consan.CONSAN:
-        consan.allocate(partial(torch.empty, dtype=torch.int8))
+        consan.allocate(partial(torch.zeros, dtype=torch.int8))
         few = partial(consan.few_programs, module)
     calls, seen = 0, set()
     for variant in subject.variants(plan, module, torch.device(device)):

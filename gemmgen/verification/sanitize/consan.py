@@ -63,13 +63,16 @@ def few_programs(module: "ModuleType") -> Iterator[None]:
         yield
 
 
-def allocate(empty: Callable[..., Any]) -> None:
-    """Give Triton the memory that the checks keep their state in."""
+def allocate(zeros: Callable[..., Any]) -> None:
+    """Give Triton the memory that the checks keep their state in.
+
+    All of it zero, as what Triton itself gives them since 3.8: they take it as it is.
+    """
     import triton
     from triton.runtime._allocation import set_profile_allocator
 
     def allocator(size: int, alignment: int, stream: int | None) -> Any:
-        return empty(size, device="cuda")
+        return zeros(size, device="cuda")
 
     triton.set_allocator(allocator)
     set_profile_allocator(allocator)
