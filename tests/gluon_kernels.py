@@ -14,7 +14,6 @@ from pathlib import Path
 import torch
 
 from gemmgen.select.plan import Plan, load
-from gemmgen.tables.schedules import SPECIALIZED
 from gemmgen.verification.basics.failure import Fault
 from gemmgen.verification.basics.profiles import PROFILES
 from gemmgen.verification.example.one_example import run
@@ -56,7 +55,7 @@ def tried(plan: Plan, text: str) -> str:
         shutil.copytree(ROOT / "generated", folder, dirs_exist_ok=True)
         path = Path(folder) / f"{plan.name}.py"
         path.write_text(text, encoding="utf-8")
-        trial = Trial(plan, path, CPU, lambda _: None, (0, 1), SPECIALIZED)
+        trial = Trial(plan, path, CPU, lambda _: None, (0, 1), "warp_specialized")
         try:
             run_properties(trial, PROFILES["quick"], 0)
         except Fault as fault:
@@ -84,7 +83,7 @@ def kinds(plan: Plan) -> Iterator[dict[str, str]]:
     text = (ROOT / "generated" / f"{plan.name}.py").read_text(encoding="utf-8")
     seen = set()
     for mutant in mutants(plan, text):
-        shown = mutant.schedule == SPECIALIZED and not mutant.excuse("cpu")
+        shown = mutant.schedule == "warp_specialized" and not mutant.excuse("cpu")
         if shown and mutant.family not in seen:
             seen.add(mutant.family)
             yield {"name": mutant.name, "said": tried(plan, mutant.source)}

@@ -11,7 +11,6 @@ from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.select.plan import load
 from gemmgen.tables.layouts import LAYOUTS
-from gemmgen.tables.schedules import SPECIALIZED
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.aligned import jit_function
 from gemmgen.verification.machine.compiled import check_tile
@@ -27,7 +26,7 @@ kernels:
     epilogue: c = silu(acc + bias[n] + row[m]) + residual[m, n]
 """
 TILES = [
-    Tile(m, n, 64, 8, stages, warps, SPECIALIZED)
+    Tile(m, n, 64, 8, stages, warps, "warp_specialized")
     for m, n, stages, warps in (
         (128, 128, 5, 4),
         (256, 128, 3, 8),
@@ -49,7 +48,7 @@ def test_tiles_of_every_number_of_consumers_compile(
     api.build([path])
     for plan in load(path):
         module = subject.load(tmp_path / "generated" / f"{plan.name}.py")
-        kernel = jit_function(module, plan, SPECIALIZED)
+        kernel = jit_function(module, plan, "warp_specialized")
         for tile in TILES:
             assert fits(tile, plan.product, TARGET)
             assert why_not_compiled(tile, plan.product, TARGET) is None

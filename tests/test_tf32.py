@@ -19,7 +19,6 @@ from gemmgen.tables.dtypes import DTYPES  # noqa: E402
 from gemmgen.tables.layouts import LAYOUTS  # noqa: E402
 from gemmgen.tables.schedules import (  # noqa: E402
     SCHEDULES,
-    SPECIALIZED,
     described,
     from_registers,
     transposes,
@@ -32,6 +31,8 @@ from gemmgen.verification.example.aligned import (  # noqa: E402
 from gemmgen.verification.machine.compiled import check_kernel  # noqa: E402
 from generated import _launch as launch  # noqa: E402
 from tests.slow import all_but  # noqa: E402
+
+SPECIALIZED = "warp_specialized"
 
 SPEC = """\
 gemmgen: 1

@@ -11,16 +11,13 @@ from gemmgen.cost.resources import instruction, ring_blocks, sides, threads
 from gemmgen.cost.tile import Product, Tile
 from gemmgen.hardware.targets import Target
 from gemmgen.tables.layouts import LAYOUTS
-from gemmgen.tables.schedules import SCHEDULES, SPECIALIZED, from_registers
+from gemmgen.tables.schedules import SCHEDULES, from_registers
 
 _SHARED_BYTES_PER_CLOCK = 128
 """What shared memory of an SM reads or writes (CUDA C++ Best Practices Guide)."""
 
 _LANES = 128
 """Instructions that an SM finishes in a clock on fp32 values."""
-
-LOOPING = ("persistent", SPECIALIZED)
-"""Schedules whose programs, one on each SM, take tile after tile."""
 
 _IN_STEP = 1.3
 """How much more L2 serves programs that stay in step: 14.8 against 11.4 TB/s (H200,
@@ -170,7 +167,7 @@ def _preparing(
         held = width * product.bytes < _ASYNCHRONOUS
         spilled = max(1.0, elements / (_HELD * threads(tile))) ** 3 if held else 1.0
         seconds += elements / width * spilled * _APART
-    if tile.schedule == SPECIALIZED:
+    if tile.specialized:
         return seconds + _taking(tile, product, unit)
     if instruction(tile, product, target) == "wgmma":
         layout, turned = LAYOUTS[product.layout], SCHEDULES[tile.schedule].transposes

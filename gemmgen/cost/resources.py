@@ -12,7 +12,6 @@ from gemmgen.hardware.targets import Target
 from gemmgen.tables.layouts import LAYOUTS
 from gemmgen.tables.schedules import (
     SCHEDULES,
-    SPECIALIZED,
     described,
     transposes,
 )
@@ -51,10 +50,10 @@ def why_not_compiled(tile: Tile, product: Product, target: Target) -> str | None
             f"Triton compiles fp64 for {target.name} only with m up to 32 or fewer "
             "than 4 warps"
         )
-    if tile.schedule == SPECIALIZED and not _shareable(tile, product):
+    if tile.specialized and not _shareable(tile, product):
         axis = "n" if transposes(tile.schedule, product.kind, product.layout) else "m"
         return (
-            f"{SPECIALIZED} cuts {axis} into a part of 64, 128 or 256 for every 4 of "
+            f"{tile.schedule} cuts {axis} into a part of 64, 128 or 256 for every 4 of "
             "the tile's warps, which are 4, 8 or 12"
         )
     return None
@@ -87,10 +86,10 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
         # A row of A is loaded along K, or along M and then reordered.
         row = tile.k if LAYOUTS[product.layout].a_transposed else tile.n * tile.warps
         return 4 * product.accumulator_words * max(row, tile.n * tile.warps)
-    if tile.schedule == SPECIALIZED:
+    if tile.specialized:
         return _specialized_memory(tile, product)
     ring = _ring_memory(tile, product, target)
-    if tile.schedule == "persistent":
+    if tile.loops:
         return ring + _beside_the_ring(tile, product, target)
     parts = 4 * tile.m * tile.n * (tile.split_k != 1)  # fp32
     parts += parts * (tile.described and parts <= 2**16)
@@ -130,7 +129,7 @@ def _ring_memory(tile: Tile, product: Product, target: Target) -> int:
         barriers = 8 * tile.stages * (2 if turned else 1)
         if unit == "mma":
             barriers = 8 * ring_blocks(tile, product, target)
-            barriers += _up(barriers, 16) if tile.schedule == "tma" else 0
+            barriers += 0 if tile.loops else _up(barriers, 16)
         ring += _up(barriers, 16) if unit == "tcgen05" else barriers
     return ring
 
@@ -163,7 +162,7 @@ def spills(tile: Tile, product: Product) -> bool:
         return tile.k * product.bytes > 64 and tile.m * tile.n > 32 * 32
     if product.kind == "fp64":
         return words > 64
-    return tile.schedule == "split_k" and tile.split_k != 1 and words > 64
+    return not tile.described and tile.split_k != 1 and words > 64
 
 
 def fits(tile: Tile, product: Product, target: Target) -> bool:
@@ -176,7 +175,7 @@ def fits(tile: Tile, product: Product, target: Target) -> bool:
 
 def accumulator_registers(tile: Tile, product: Product) -> int:
     """32-bit registers of the accumulator in each thread; a consumer has four warps."""
-    if tile.schedule == SPECIALIZED:
+    if tile.specialized:
         return tile.m * tile.n // (128 * tile.warpgroups)
     return math.ceil(tile.m * tile.n * product.accumulator_words / (32 * tile.warps))
 
@@ -187,7 +186,7 @@ def registers(tile: Tile, product: Product) -> int:
     Beside the accumulator, kernels that load through descriptors take 26, exactly in
     every tile compiled; pointers and masks take about 72 (Triton 3.6, sm_90).
     """
-    if tile.schedule == SPECIALIZED:
+    if tile.specialized:
         # Of the launch; consumers then take 240 or 160, the producer 24.
         return 168 if tile.consumers == 2 else 128
     if tile.streams:  # the products, summed last, four blocks loaded, addresses
@@ -198,7 +197,7 @@ def registers(tile: Tile, product: Product) -> int:
 
 def threads(tile: Tile) -> int:
     """Threads of a program; a specialized one has consumers and a producer."""
-    if tile.schedule == SPECIALIZED:
+    if tile.specialized:
         return 128 * (tile.consumers + 1)
     return 32 * tile.warps
 

@@ -2,11 +2,7 @@
 
 from dataclasses import dataclass
 
-from gemmgen.tables.schedules import (
-    FALLBACK,
-    SCHEDULES,
-    SPECIALIZED,
-)
+from gemmgen.tables.schedules import FALLBACK, SCHEDULES
 
 FILL = -1
 """The split_k of a tile that is cut into as many parts as there are SMs for; a multiple
@@ -78,6 +74,16 @@ class Tile:
         return bool(SCHEDULES[self.schedule].described)
 
     @property
+    def loops(self) -> bool:
+        """Whether its programs go from tile to tile."""
+        return SCHEDULES[self.schedule].loops
+
+    @property
+    def specialized(self) -> bool:
+        """Whether its warps are consumers and a producer."""
+        return SCHEDULES[self.schedule].specialized
+
+    @property
     def warpgroups(self) -> int:
         """Of a specialized kernel: consumers of four warps that share a tile."""
         return max(1, self.warps // 4)
@@ -85,7 +91,7 @@ class Tile:
     @property
     def takes_turns(self) -> bool:
         """Of a specialized kernel: whether two consumers have a tile each."""
-        return self.schedule == SPECIALIZED and self.warpgroups == 1
+        return self.specialized and self.warpgroups == 1
 
     @property
     def consumers(self) -> int:

@@ -8,7 +8,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import cache
 
-from gemmgen.cost.mainloop import LOOPING, SECTOR, BlockCost, block_cost, epilogue_time
+from gemmgen.cost.mainloop import SECTOR, BlockCost, block_cost, epilogue_time
 from gemmgen.cost.resources import fits, resident
 from gemmgen.cost.tile import FILL, LEAST_BLOCKS, Product, Tile
 from gemmgen.hardware.targets import Target
@@ -107,13 +107,12 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
     parts = parts_of(sizes, tile, target)
     turns = math.ceil(tiles * parts / target.sms)
-    looping = tile.schedule in LOOPING
-    together = min(1 if looping else resident(tile, product, target), turns)
+    together = min(1 if tile.loops else resident(tile, product, target), turns)
     blocks = math.ceil(math.ceil(k / tile.k) / parts)
     starts = row_bytes(sizes, product)
     width = math.gcd(16, *(row // product.bytes for row in starts))
     cut = any(row % SECTOR for row in starts)
-    each = block_cost(tile, product, target, width, cut, looping or turns == 1)
+    each = block_cost(tile, product, target, width, cut, tile.loops or turns == 1)
     block, wait = each.seconds, rates.latency / max(1, each.ahead)
     if each.ahead == 0:
         wait += _AFTER_LOADS * block
@@ -171,7 +170,7 @@ def between_tiles(
     rates, epilogue = target.rates, epilogue_time(tile, product, target)
     if tile.takes_turns:
         return max(rates.handover, 2 * epilogue - loop)
-    if tile.schedule in LOOPING:
+    if tile.loops:
         return epilogue
     if tile.streams:
         return 0.0  # programs beside it keep memory busy
@@ -201,7 +200,7 @@ def best_stages(tile: Tile, product: Product, target: Target) -> int | None:
         return 1
     candidates = [replace(tile, stages=stages) for stages in range(1, MAX_STAGES + 1)]
     fitting = [one for one in candidates if fits(one, product, target)]
-    if tile.schedule in LOOPING or len(fitting) < 2:
+    if tile.loops or len(fitting) < 2:
         return fitting[-1].stages if fitting else None
     sizes, latency = planned_for(tile, target)
     planned = replace(target, rates=replace(target.rates, latency=latency))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gemmgen.cost.tile import Product
 from gemmgen.hardware.targets import Target
 from gemmgen.tables.layouts import LAYOUTS
-from gemmgen.tables.schedules import SCHEDULES, SPECIALIZED
+from gemmgen.tables.schedules import SCHEDULES
 
 
 @dataclass(frozen=True)
@@ -79,6 +79,6 @@ _REASONS: dict[str, Callable[[Kernel], str | None]] = {
     "tma": _through_descriptors,
     "persistent": _through_descriptors,
     "split_k": _in_parts,
-    SPECIALIZED: _specialized,
+    "warp_specialized": _specialized,
     "gemv": _streams_rows,
 }

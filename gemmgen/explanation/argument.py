@@ -9,7 +9,6 @@ from dataclasses import asdict, replace
 from itertools import count
 
 from gemmgen.base.errors import UsageError, one_of, quoted
-from gemmgen.cost.mainloop import LOOPING
 from gemmgen.cost.resources import (
     accumulator_registers,
     fits,
@@ -166,7 +165,7 @@ def _occupancy(case: Case) -> Occupancy:
         fitting=fitting,
         resident=resident(tile, product, target),
         limited_by=min(fitting, key=lambda limit: fitting[limit]),
-        looping=tile.schedule in LOOPING,
+        looping=tile.loops,
     )
 
 

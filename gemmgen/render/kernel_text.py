@@ -11,7 +11,7 @@ from gemmgen.epilogue.expression import spell, triton_function
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.functions import OPS
-from gemmgen.tables.schedules import SPECIALIZED, Schedule, described
+from gemmgen.tables.schedules import Schedule, described
 
 BLOCKS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
 _HELPER = '''@triton.jit
@@ -115,7 +115,7 @@ class KernelText:
         Vectors beside descriptors alone have 64 bits always, and so have all that
         specialized consumers store.
         """
-        if self.schedule.name == SPECIALIZED:
+        if self.schedule.specialized:
             return False
         pointers = not self.described("operands") and bool(self.plan.tensors)
         return pointers or not self.described("results")

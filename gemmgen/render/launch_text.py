@@ -9,7 +9,7 @@ from gemmgen.problem.tensors import Operand
 from gemmgen.render.kernel_text import KernelText
 from gemmgen.select.plan import Plan
 from gemmgen.tables.layouts import Matrix
-from gemmgen.tables.schedules import SCHEDULES, SPECIALIZED, described, transposes
+from gemmgen.tables.schedules import SCHEDULES, described, transposes
 
 _CONSTANTS = {
     "BLOCK_M": "tile.m",
@@ -118,7 +118,7 @@ class LaunchText:
     def _block(self, name: str) -> str:
         """`Block(w, tile.n, tile.k)`, in the order in which the tensor is stored."""
         plan, sides = self.plan, {axis: f"tile.{axis}" for axis in "mnk"}
-        if self.name == SPECIALIZED:  # the part of one consumer
+        if SCHEDULES[self.name].specialized:  # the part of one consumer
             turned = transposes(self.name, plan.product.kind, plan.layout)
             sides |= {"n": "tile.columns"} if turned else {"m": "tile.rows"}
         inputs = {one.name: one for one in (plan.a, plan.b)}

@@ -21,7 +21,7 @@ from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.functions import FAST
 from gemmgen.tables.layouts import AXIS_SIZES
 from gemmgen.tables.operations import OPERATIONS
-from gemmgen.tables.schedules import SPECIALIZED, described
+from gemmgen.tables.schedules import described
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class LauncherText:
             "offset_type": any(one.kernel.indexes for one in self.launches),
             "rows": self.row_loop is not None,
             "cdiv": bool(plan.configs),
-            "load_block": SPECIALIZED in plan.schedules,
+            "load_block": plan.specialized is not None,
             "store_block": self.stores_blocks,
         }
         functions = "\n".join(helpers(plan))
@@ -199,8 +199,8 @@ class LauncherText:
     @property
     def stores_blocks(self) -> bool:
         """Whether consumers of a specialized kernel store through descriptors."""
-        roles = described(SPECIALIZED, self.plan.product.kind)
-        return SPECIALIZED in self.plan.schedules and "results" in roles
+        name, kind = self.plan.specialized, self.plan.product.kind
+        return name is not None and "results" in described(name, kind)
 
     @property
     def checking(self) -> list[str]:

@@ -23,7 +23,7 @@ from gemmgen.render.meanings import NameTaken, clashes, disguised
 from gemmgen.render.specialized_text import SpecializedText
 from gemmgen.render.table_text import TableText
 from gemmgen.select.plan import Plan, fingerprint
-from gemmgen.tables.schedules import SCHEDULES, SPECIALIZED
+from gemmgen.tables.schedules import SCHEDULES
 
 _GLUON = """from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -54,7 +54,7 @@ def _module(plan: Plan, head: str) -> str:
     return _filled(
         "base.py.jinja",
         head=head,
-        imports=_gluon(launcher) if SPECIALIZED in plan.schedules else "",
+        imports=_gluon(launcher) if plan.specialized else "",
         plan=plan,
         about=Description(plan),
         helpers=helpers(plan),
@@ -78,8 +78,8 @@ def _gluon(launcher: LauncherText) -> str:
 
 
 def _kernel(plan: Plan, schedule: str) -> KernelText:
-    text = SpecializedText if schedule == SPECIALIZED else KernelText
-    return text(plan, SCHEDULES[schedule])
+    row = SCHEDULES[schedule]
+    return (SpecializedText if row.specialized else KernelText)(plan, row)
 
 
 def package(names: Sequence[str]) -> str:

@@ -139,12 +139,8 @@ class Memory:
         leading: tuple[int, ...] = ()
         if out is None:
             alike, leading = but_for_rows(key, inputs, self.by_row)
-        mark = hash(key)
-        seen = mark in self.once
+        seen = self.met(key)
         if not seen:
-            if len(self.once) >= MOST_CALLS:
-                self.once.clear()
-            self.once.add(mark)
             family = self.families.get(alike)
             if family and family.device.index == current_device() and not hooked():
                 returned = family.repeat(leading, addresses)
@@ -170,6 +166,16 @@ class Memory:
                 )
             self.families[alike].keep(launch, found)
         return returned
+
+    def met(self, key: tuple) -> bool:
+        """Return whether a signature came before, and note that it did."""
+        mark = hash(key)
+        if mark in self.once:
+            return True
+        if len(self.once) >= MOST_CALLS:
+            self.once.clear()
+        self.once.add(mark)
+        return False
 
 
 def recorded(launcher: Any, inputs: Any, out: Any) -> tuple[Any, tuple | None]:

@@ -75,7 +75,7 @@ def _modelled(
     leading = [tile for tile in tiles if first(tile)]
     if any(map(describes_operands, leading)):
         # Warps of their own do what a persistent loop does, and overlap more.
-        leading = [tile for tile in leading if tile.schedule != "persistent"]
+        leading = [one for one in leading if not one.loops or describes_operands(one)]
     rules += with_full_waves(
         _table(leading, product, target, GRID),
         {

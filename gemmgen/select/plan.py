@@ -69,6 +69,12 @@ class Plan:
         used = {row.tile.schedule for row in self.rows} | {FALLBACK}
         return tuple(name for name in SCHEDULES if name in used)
 
+    @property
+    def specialized(self) -> str | None:
+        """The schedule of warps that have different parts, if some row uses one."""
+        found = (name for name in self.schedules if SCHEDULES[name].specialized)
+        return next(found, None)
+
     def target(self, name: str) -> Target:
         """A target, with the rates that its tuning file has."""
         return next(table.gpu for table in self.tables if table.target == name)

@@ -11,12 +11,12 @@ from gemmgen.cost.split_product import line_bytes, most_accumulator_registers
 from gemmgen.cost.tile import FILL, GROUP_M, LINE_BYTES, Product, Tile
 from gemmgen.cost.time import best_stages
 from gemmgen.hardware.targets import Target
-from gemmgen.tables.schedules import SCHEDULES, SPECIALIZED, from_registers, transposes
+from gemmgen.tables.schedules import SCHEDULES, from_registers, transposes
 
 _Size = tuple[int, int, int, int, int]
 
 _SHAPES: dict[str, tuple[_Size, ...]] = {
-    SPECIALIZED: (
+    "warp_specialized": (
         *((256, 128, 1, 8, 1), (128, 128, 1, 8, 1), (128, 128, 1, 4, 1)),
         (128, 192, 1, 12, 1),
     ),
@@ -91,9 +91,10 @@ def _sizes(schedule: str, product: Product) -> tuple[_Size, ...]:
     if (schedule, product.kind) == ("tma", "tf32"):
         return tuple(size for size in sizes if size != _WHOLE_TILE)
     kind, layout = product.kind, product.layout
-    if (schedule, kind) == (SPECIALIZED, "tf32"):
+    specialized = SCHEDULES[schedule].specialized
+    if specialized and kind == "tf32":
         sizes = _HELD if from_registers(schedule, kind, layout) else _ALONG_K
-    if schedule != SPECIALIZED or transposes(schedule, kind, layout):
+    if not specialized or transposes(schedule, kind, layout):
         return sizes
     return tuple((n, m, k, warps, parts) for m, n, k, warps, parts in sizes)
 
@@ -133,6 +134,6 @@ def _holds(tile: Tile, product: Product, target: Target, burden: int) -> bool:
     most = most_accumulator_registers(product, target)
     if accumulator_registers(tile, product) <= most:
         return True
-    tiles = 2 if tile.schedule == SPECIALIZED else 1
-    pointers = tile.schedule == "persistent" and product.matrix_bytes > 0
+    tiles = 2 if tile.specialized else 1
+    pointers = tile.loops and not tile.specialized and product.matrix_bytes > 0
     return product.kind != "tf32x3" and burden + pointers <= tiles

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from gemmgen.base.errors import quoted
 from gemmgen.cost.tile import FILL, GROUP_M, Tile
 from gemmgen.spec.schema import MAX_SIDE
-from gemmgen.tables.schedules import SCHEDULES, SPECIALIZED
+from gemmgen.tables.schedules import SCHEDULES
 
 _FORM = re.compile(
     r"(?P<schedule>[a-z_]+) (?P<m>N)x(?P<n>N)x(?P<k>N)( g(?P<group_m>N))?"
@@ -61,7 +61,7 @@ def _faults(tile: Tile) -> Iterator[str]:
     """Why no kernel could be launched with such a tile."""
     sides = (tile.m, tile.n, tile.k)
     numbers = {tile.m, tile.n, tile.warps}
-    if tile.schedule == SPECIALIZED and tile.warps == 12:
+    if tile.specialized and tile.warps == 12:
         numbers -= {12, 192}  # three consumers, of 64 rows or columns each
     if any(number & (number - 1) for number in (*numbers, tile.k)):
         yield "has a side or warps that are no power of two, which Triton needs"
@@ -72,7 +72,7 @@ def _faults(tile: Tile) -> Iterator[str]:
         yield "has more rows than the one that gemv computes"
     if not tile.streams and min(sides) < _LEAST_SIDE:
         yield f"has a side under {_LEAST_SIDE}"
-    if tile.schedule == SPECIALIZED and tile.warps not in (4, 8, 12):
+    if tile.specialized and tile.warps not in (4, 8, 12):
         yield "has no consumers of four warps each: warps must be 4, 8 or 12"
     if tile.split_k != 1 and not SCHEDULES[tile.schedule].splits:
         yield f"cuts K into parts, which {tile.schedule} does not"

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import le
 from typing import TypeVar
 
-from gemmgen.cost.mainloop import LOOPING
 from gemmgen.cost.tile import Tile
 from gemmgen.cost.time import Sizes, fills
 from gemmgen.hardware.targets import Target
@@ -47,7 +46,7 @@ def _faster(
         gains = {
             one: _gain(one, tile, left, target)
             for one in dict.fromkeys(one for each in left.values() for one in each)
-            if one.schedule in LOOPING
+            if one.loops
         }
         best = max(gains, key=lambda one: gains[one], default=tile)
         if gains.get(best, 0.0) <= least:

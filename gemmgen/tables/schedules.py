@@ -18,8 +18,9 @@ class Schedule:
     B), `operands` (those indexed [m, n]) and `results`; all others are pointers.
     `splits` says that K may be cut into parts, which meet in a workspace;
     `transposes` that B's columns are the rows of what is multiplied, `streams` that
-    rows of A go through all of B with no tensor core and no ring. `unit` is the only
-    unit of a target that a schedule is written for.
+    rows of A go through all of B with no tensor core and no ring, `loops` that programs
+    go from tile to tile. Warps of a `specialized` kernel, which is written in Gluon,
+    have different parts. `unit` is the only unit of a target that it is written for.
     """
 
     name: str
@@ -30,6 +31,8 @@ class Schedule:
     splits: bool = False
     transposes: bool = False
     streams: bool = False
+    loops: bool = False
+    specialized: bool = False
     unit: str | None = None
 
     @property
@@ -41,9 +44,6 @@ class Schedule:
 FALLBACK = "tiled"
 """The schedule that serves every call."""
 
-SPECIALIZED = "warp_specialized"
-"""The schedule whose warps have different parts, written in Gluon."""
-
 SCHEDULES: dict[str, Schedule] = {
     row.name: row
     for row in (
@@ -54,16 +54,16 @@ SCHEDULES: dict[str, Schedule] = {
         ),
         Schedule(
             "persistent", "one program per SM, tiles in a loop", _ONE_AN_SM,
-            described=frozenset({"inputs", "results"}),
+            described=frozenset({"inputs", "results"}), loops=True,
         ),
         Schedule(
             "split_k", "K cut into parts, reduced in order", _ONE_A_PART, splits=True
         ),
         Schedule(
-            SPECIALIZED, "producer and consumer warps", _ONE_AN_SM,
+            "warp_specialized", "producer and consumer warps", _ONE_AN_SM,
             constants=(*_TILE, "STAGES", "WARPGROUPS"),
             described=frozenset({"inputs", "operands", "results"}),
-            transposes=True, unit="wgmma",
+            transposes=True, loops=True, specialized=True, unit="wgmma",
         ),
         Schedule(
             "gemv", "rows times the matrix, no tensor core", _ONE_A_ROW,
@@ -79,10 +79,10 @@ def described(schedule: str, kind: str) -> frozenset[str]:
     Specialized consumers of tf32 store their results from registers: there, elements of
     4 bytes fill whole sectors, and a tile of them would take the room of two stages.
     """
-    roles = SCHEDULES[schedule].described
-    if (schedule, kind) == (SPECIALIZED, "tf32"):
-        return roles - {"results"}
-    return roles
+    row = SCHEDULES[schedule]
+    if row.specialized and kind == "tf32":
+        return row.described - {"results"}
+    return row.described
 
 
 def transposes(schedule: str, kind: str, layout: str) -> bool:
@@ -100,4 +100,5 @@ def from_registers(schedule: str, kind: str, layout: str) -> bool:
     In shared memory wgmma reads 4-byte elements along K alone (PTX ISA, wgmma), which
     one matrix of NN and of TT is not.
     """
-    return (schedule, kind) == (SPECIALIZED, "tf32") and layout in ("NN", "TT")
+    specialized = SCHEDULES[schedule].specialized
+    return specialized and kind == "tf32" and layout in ("NN", "TT")

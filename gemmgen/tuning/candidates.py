@@ -14,7 +14,7 @@ from gemmgen.cost.why_not import Kernel, why_not
 from gemmgen.hardware.targets import Target
 from gemmgen.select.plan import Plan
 from gemmgen.spec.shapes import Shape
-from gemmgen.tables.schedules import FALLBACK, SCHEDULES, SPECIALIZED, transposes
+from gemmgen.tables.schedules import FALLBACK, SCHEDULES, transposes
 
 MOST = 48
 """Tiles that are timed at a shape: the model's best..."""
@@ -30,7 +30,6 @@ _GROUPS = (2, 16)
 within cache lines fewer are faster, and more where there are many tiles (H200)..."""
 _MOST_GROUPED = 5
 """... which so many of the model's best are timed with."""
-_WALKING = (SPECIALIZED, "persistent")
 _WIDEST_LOADS = 16
 """Bytes of a row of B for each thread of a gemv: less would halve its loads."""
 _MOST_AT_ONCE = 64
@@ -76,7 +75,7 @@ def at_shape(
         same = [one for one in kept if one.schedule == tile.schedule]
         if len(same) < most_each and len(kept) < MOST:
             kept.append(tile)
-    walking = [tile for tile in kept if tile.schedule in _WALKING]
+    walking = [tile for tile in kept if tile.loops]
     grouped = [
         tile
         for tile in _grouped(walking[:_MOST_GROUPED])
@@ -88,7 +87,7 @@ def at_shape(
 def _grouped(tiles: Sequence[Tile]) -> Iterator[Tile]:
     """In the other groups, those whose programs walk from tile to tile."""
     for tile in tiles:
-        if tile.schedule in _WALKING:
+        if tile.loops:
             for group in _GROUPS:
                 yield replace(tile, group_m=group)
 
@@ -120,9 +119,9 @@ def _specialized(plan: Plan) -> Iterator[Tile]:
         ),
         _k_blocks(plan, 1, 2),
     ):
-        turned = transposes(SPECIALIZED, plan.product.kind, plan.layout)
+        turned = transposes("warp_specialized", plan.product.kind, plan.layout)
         sides = (m, n) if turned else (n, m)
-        yield Tile(*sides, k, GROUP_M, _MOST_STAGES, warps, SPECIALIZED)
+        yield Tile(*sides, k, GROUP_M, _MOST_STAGES, warps, "warp_specialized")
 
 
 _PARTED = (
@@ -189,7 +188,7 @@ def _tiled(plan: Plan) -> Iterator[Tile]:
 
 
 _SEARCHES = {
-    SPECIALIZED: _specialized,
+    "warp_specialized": _specialized,
     "tma": _tma,
     "split_k": _split_k,
     "persistent": _persistent,

@@ -19,7 +19,7 @@ from gemmgen.hardware.targets import Target
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import Matrix
-from gemmgen.tables.schedules import SCHEDULES, SPECIALIZED, transposes
+from gemmgen.tables.schedules import SCHEDULES, transposes
 
 WHOLE = 16
 """The divisor of sizes and addresses that Triton makes kernels of their own for."""
@@ -95,7 +95,7 @@ def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
     matrices += [Matrix(one.name, ("m", "n")) for one in plan.tensors if one.is_matrix]
     sides = {"m": tile.m, "n": tile.n, "k": tile.k}
     if kernel.is_gluon():  # the part of one consumer
-        turned = transposes(SPECIALIZED, plan.product.kind, plan.layout)
+        turned = transposes(tile.schedule, plan.product.kind, plan.layout)
         axis = "n" if turned else "m"
         sides[axis] //= tile.warpgroups
     for name, dtype in dtypes.items():

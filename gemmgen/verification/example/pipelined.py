@@ -11,7 +11,7 @@ from typing import Any
 
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
-from gemmgen.tables.schedules import SPECIALIZED, transposes
+from gemmgen.tables.schedules import transposes
 from gemmgen.verification.cases.cases import Case, input_tensors
 from gemmgen.verification.example.fixed import numbered
 from gemmgen.verification.example.subject import ANYWHERE, Variant
@@ -74,14 +74,14 @@ def _unit(plan: Plan) -> int:
 def pipelined(plan: Plan, module: ModuleType) -> list[Pipelined]:
     """A small tile for each number of groups of warps that may share one."""
     table: Any = getattr(module, "TILES", ())
-    found = [row for row in table if row.schedule == SPECIALIZED]
+    found = [row for row in table if row.schedule == plan.specialized]
     return [_small(plan, found[0], table[-1], groups) for groups in _STAGES if found]
 
 
 def _small(plan: Plan, row: Any, last: Any, groups: int) -> Pipelined:
     """The smallest tile that so many groups share; any tensor will do for the last."""
     shared, other = _ROWS * groups, _OTHER
-    turned = transposes(SPECIALIZED, plan.product.kind, plan.layout)
+    turned = transposes(row.schedule, plan.product.kind, plan.layout)
     m, n = (other, shared) if turned else (shared, other)
     block = Block(m, n, _K_BYTES // plan.product.bytes)
     tile = row._replace(
@@ -94,4 +94,4 @@ def _small(plan: Plan, row: Any, last: Any, groups: int) -> Pipelined:
         warps=4 * groups,
     )
     rows = (tile, last._replace(sm=0))
-    return Pipelined(block, "TILES", rows, SPECIALIZED, stages=_STAGES[groups])
+    return Pipelined(block, "TILES", rows, row.schedule, stages=_STAGES[groups])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gemmgen.select.plan import Plan
-from gemmgen.tables.schedules import SCHEDULES, SPECIALIZED
+from gemmgen.tables.schedules import SCHEDULES
 from gemmgen.verification.cases.cases import Case
 from gemmgen.verification.cases.data import CANCELLING
 from gemmgen.verification.example.fixed import few_rows, numbered
@@ -30,7 +30,7 @@ _PROGRAMS = 65_535 + 65
 
 def small(variant: Variant) -> Variant:
     """The same kernel with the least tile that differs along every side."""
-    if variant.schedule == SPECIALIZED:
+    if variant.specialized:
         return variant
     return variant.cut_to(_block(variant, 16, 32, 64), group_m=GROUP)
 
@@ -48,7 +48,7 @@ def _splits(variant: Variant) -> bool:
 
 def stretched(plan: Plan, variant: Variant) -> Iterator[tuple[Variant, Case]]:
     """Long sums, long sides and many parts, each with the tile to interpret it with."""
-    if variant.schedule == SPECIALIZED:
+    if variant.specialized:
         block = replace(variant.block, k=4 * variant.block.k)
         case = Case((block.m,), block.n, 4096 + 512)
         yield variant.cut_to(block), numbered(plan, case)
@@ -76,7 +76,7 @@ def stretched(plan: Plan, variant: Variant) -> Iterator[tuple[Variant, Case]]:
 
 def many_tiles(variant: Variant, number: int) -> Iterator[tuple[Variant, int]]:
     """Small tiles with groups and parts as drawn, and how many programs a case has."""
-    if variant.schedule == SPECIALIZED:
+    if variant.specialized:
         return
     draw = random.Random(number)
     for programs in (_FEW_PROGRAMS, _MANY_PROGRAMS):

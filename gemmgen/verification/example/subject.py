@@ -16,7 +16,7 @@ from unittest.mock import patch
 import torch
 
 from gemmgen.select.plan import Plan
-from gemmgen.tables.schedules import FALLBACK, SCHEDULES, SPECIALIZED, described
+from gemmgen.tables.schedules import FALLBACK, SCHEDULES, described
 from gemmgen.verification.oracle.comparison import Block
 
 _numbers = itertools.count()
@@ -45,6 +45,11 @@ class Variant:
         return described(self.schedule, plan.product.kind)
 
     @property
+    def specialized(self) -> bool:
+        """Whether its warps have different parts, in a kernel written in Gluon."""
+        return SCHEDULES[self.schedule].specialized
+
+    @property
     def text(self) -> tuple[str, bool]:
         """What variants of the same kernel text have in common: all but their sizes."""
         return self.schedule, self.parts > 1
@@ -55,7 +60,7 @@ class Variant:
 
         Programs meet in a workspace, or a program has several parts.
         """
-        return SCHEDULES[self.schedule].splits or self.schedule == SPECIALIZED
+        return SCHEDULES[self.schedule].splits or self.specialized
 
     @property
     def name(self) -> str:
@@ -215,7 +220,7 @@ def _split(row: Any) -> Iterator[Any]:
 
 def _interpreted(row: Any) -> Any:
     """What of a row the interpreter can tell; None if it cannot run it at all."""
-    if row.schedule == SPECIALIZED:
+    if SCHEDULES[row.schedule].specialized:
         return None
     if row.split_k < 0:  # one tile shows how many parts that makes
         return row.schedule

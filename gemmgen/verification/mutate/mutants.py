@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gemmgen.base.ast_edits import Edit
 from gemmgen.select.plan import Plan
-from gemmgen.tables.schedules import SCHEDULES, SPECIALIZED
+from gemmgen.tables.schedules import SCHEDULES
 from gemmgen.verification.mutate.faults import families
 from gemmgen.verification.mutate.pipeline_faults import same_pipeline
 
@@ -133,14 +133,16 @@ def _described(statement: ast.stmt) -> _Function:
     if not isinstance(statement, ast.FunctionDef):
         return _Function("", False)
     decorated = any("gluon" in ast.unparse(one) for one in statement.decorator_list)
-    in_gluon = decorated or statement.name == f"_{SPECIALIZED}"
-    return _Function(statement.name, in_gluon)
+    launched = SCHEDULES.get(statement.name.removeprefix("_"))
+    return _Function(
+        statement.name, decorated or bool(launched and launched.specialized)
+    )
 
 
 def _schedule(plan: Plan, function: _Function) -> str | None:
     """The schedule whose kernel, a part of it, or whose launch a function is."""
     if function.in_gluon:
-        return SPECIALIZED
+        return plan.specialized
     for name in plan.schedules:
         if function.name in (plan.name + SCHEDULES[name].kernel_suffix, f"_{name}"):
             return name

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from gemmgen.select.plan import Plan
-from gemmgen.tables.schedules import SPECIALIZED
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -34,7 +33,7 @@ _EDGE = 16
 
 def concerns(plan: Plan) -> bool:
     """Whether a kernel has anything that it looks at."""
-    return SPECIALIZED in plan.schedules
+    return plan.specialized is not None
 
 
 def cases(plan: Plan, variant: "Variant") -> Iterator["Case"]:
@@ -45,7 +44,7 @@ def cases(plan: Plan, variant: "Variant") -> Iterator["Case"]:
     from gemmgen.verification.cases.cases import Case
     from gemmgen.verification.example.fixed import numbered
 
-    if variant.schedule != SPECIALIZED:
+    if not variant.specialized:
         return
     block, stages = variant.block, variant.value[0].stages
     for blocks in dict.fromkeys((1, 2, stages, stages + 1)):
