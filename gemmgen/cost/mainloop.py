@@ -172,9 +172,9 @@ def _preparing(
     if instruction(tile, product, target) == "wgmma":
         layout, turned = LAYOUTS[product.layout], SCHEDULES[tile.schedule].transposes
         m, n = tile.m * layout.a_transposed, tile.n * (not layout.b_transposed)
-        if product.kind == "tf32":
+        if product.mma.one_k_major:
             seconds += (m + n) * tile.k * _TURNED
-        if product.kind == "tf32x3":
+        if product.mma.terms > 1:
             seconds += (m if turned else n) * tile.k * _TURNED
             seconds += (tile.m + tile.n) * tile.k * _DIVIDED + _THRICE * unit
     return seconds

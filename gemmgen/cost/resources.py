@@ -34,9 +34,9 @@ def instruction(tile: Tile, product: Product, target: Target) -> str:
     Asynchronous units take tiles of at least 64 rows and whole warp groups; schedules
     that compute the transpose have n rows.
     """
-    if tile.streams or product.kind == "ieee":
+    if tile.streams or product.mma.unit == "fma":
         return "fma"
-    if product.kind == "fp64":
+    if product.mma.unit == "fp64":
         return target.fp64_unit
     whole = sides(tile, product)[0] >= 64 and tile.warps % 4 == 0
     return target.unit if whole else "mma"
@@ -44,7 +44,7 @@ def instruction(tile: Tile, product: Product, target: Target) -> str:
 
 def why_not_compiled(tile: Tile, product: Product, target: Target) -> str | None:
     """Why Triton cannot compile the tile at all, or None."""
-    missing = product.kind == "fp64" and target.unit == "tcgen05"
+    missing = product.mma.unit == "fp64" and target.unit == "tcgen05"
     if missing and tile.m >= 64 and tile.warps % 4 == 0:
         return (
             f"Triton compiles fp64 for {target.name} only with m up to 32 or fewer "
@@ -85,7 +85,7 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     if tile.streams:
         # A row of A is loaded along K, or along M and then reordered.
         row = tile.k if LAYOUTS[product.layout].a_transposed else tile.n * tile.warps
-        return 4 * product.accumulator_words * max(row, tile.n * tile.warps)
+        return 4 * product.mma.accumulator_words * max(row, tile.n * tile.warps)
     if tile.specialized:
         return _specialized_memory(tile, product)
     ring = _ring_memory(tile, product, target)
@@ -120,12 +120,12 @@ def _ring_memory(tile: Tile, product: Product, target: Target) -> int:
     unit, row = instruction(tile, product, target), SCHEDULES[tile.schedule]
     stage = (tile.m + tile.n) * tile.k * product.bytes
     ring = ring_blocks(tile, product, target) * stage
-    if unit in ("wgmma", "tcgen05") and product.kind == "tf32x3":
+    if unit in ("wgmma", "tcgen05") and product.mma.terms > 1:
         ring += 2 * sides(tile, product)[1] * tile.k * product.bytes - stage
     if unit == "tcgen05":
-        ring += 8 if tile.stages == 1 or product.kind == "tf32x3" else 16
+        ring += 8 if tile.stages == 1 or product.mma.terms > 1 else 16
     if row.described:
-        turned = product.kind.startswith("tf32") and product.layout != "NT"
+        turned = product.mma.k_major and product.layout != "NT"
         barriers = 8 * tile.stages * (2 if turned else 1)
         if unit == "mma":
             barriers = 8 * ring_blocks(tile, product, target)
@@ -158,9 +158,9 @@ def spills(tile: Tile, product: Product) -> bool:
     too much with 128 bytes of K; fp64 spills 16 with 128 words.
     """
     words = accumulator_registers(tile, product)
-    if product.kind == "ieee":
+    if product.mma.unit == "fma":
         return tile.k * product.bytes > 64 and tile.m * tile.n > 32 * 32
-    if product.kind == "fp64":
+    if product.mma.unit == "fp64":
         return words > 64
     return not tile.described and tile.split_k != 1 and words > 64
 
@@ -168,7 +168,7 @@ def spills(tile: Tile, product: Product) -> bool:
 def fits(tile: Tile, product: Product, target: Target) -> bool:
     """Whether a block may have the shared memory that the tile takes, in any Triton."""
     needed = shared_memory(tile, product, target)
-    if (product.kind, instruction(tile, product, target)) == ("tf32x3", "wgmma"):
+    if product.mma.terms > 1 and instruction(tile, product, target) == "wgmma":
         needed += sides(tile, product)[0] * tile.k * product.bytes  # 3.8 alone
     return needed <= target.shared_per_block
 
@@ -177,7 +177,9 @@ def accumulator_registers(tile: Tile, product: Product) -> int:
     """32-bit registers of the accumulator in each thread; a consumer has four warps."""
     if tile.specialized:
         return tile.m * tile.n // (128 * tile.warpgroups)
-    return math.ceil(tile.m * tile.n * product.accumulator_words / (32 * tile.warps))
+    return math.ceil(
+        tile.m * tile.n * product.mma.accumulator_words / (32 * tile.warps)
+    )
 
 
 def registers(tile: Tile, product: Product) -> int:

@@ -6,7 +6,7 @@ from gemmgen.hardware.targets import Target
 
 def _in_registers(product: Product, target: Target) -> bool:
     """Whether the parts of A's and B's blocks are in registers, as mma reads them."""
-    return product.kind == "tf32x3" and target.unit == "mma"
+    return product.mma.terms > 1 and target.unit == "mma"
 
 
 def line_bytes(product: Product, target: Target) -> int:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gemmgen.tables.dtypes import MMAS, Mma
 from gemmgen.tables.schedules import FALLBACK, SCHEDULES
 
 FILL = -1
@@ -42,9 +43,9 @@ class Product:
     operations: int = 0
 
     @property
-    def accumulator_words(self) -> int:
-        """32-bit registers that one accumulator element takes."""
-        return 2 if self.kind == "fp64" else 1
+    def mma(self) -> Mma:
+        """How it is made."""
+        return MMAS[self.kind]
 
 
 @dataclass(frozen=True)

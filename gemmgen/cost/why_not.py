@@ -36,29 +36,29 @@ def _always(kernel: Kernel) -> None:
 
 
 def _in_parts(kernel: Kernel) -> str | None:
-    if kernel.product.kind == "fp64":
+    if kernel.product.mma.accumulator_words > 1:
         return "the parts of a split K are summed in fp32, which fp64 exceeds"
     return None
 
 
 def _through_descriptors(kernel: Kernel) -> str | None:
-    if kernel.product.kind in ("ieee", "fp64"):
+    if kernel.product.mma.unit != "matrix":
         return (
             f"{_spoken(kernel)} is multiplied from registers, where blocks that "
             "descriptors load only take room"
         )
-    if kernel.target.unit == "tcgen05" and kernel.product.kind == "tf32x3":
+    if kernel.target.unit == "tcgen05" and kernel.product.mma.terms > 1:
         return "tf32x3 splits its operands in registers, which tcgen05 reads none from"
-    along_k = kernel.product.kind != "tf32" or kernel.layout == "NT"
+    along_k = not kernel.product.mma.one_k_major or kernel.layout == "NT"
     if kernel.target.unit == "tcgen05" and not along_k:
         return f"tcgen05 reads tf32 along K alone, which layout {kernel.layout} is not"
     return None
 
 
 def _specialized(kernel: Kernel) -> str | None:
-    if kernel.product.kind == "tf32x3":
+    if kernel.product.mma.terms > 1:
         return "tf32x3 splits its operands in registers, wgmma reads shared memory"
-    if kernel.product.kind == "tf32" and kernel.layout == "TN":
+    if kernel.product.mma.one_k_major and kernel.layout == "TN":
         return "wgmma reads tf32 along K alone, which neither matrix of layout TN is"
     return _through_descriptors(kernel)
 
@@ -70,8 +70,7 @@ def _streams_rows(kernel: Kernel) -> str | None:
 
 
 def _spoken(kernel: Kernel) -> str:
-    kind = kernel.product.kind
-    return "fp32 with precision ieee" if kind == "ieee" else kind
+    return kernel.product.mma.title or kernel.product.kind
 
 
 _REASONS: dict[str, Callable[[Kernel], str | None]] = {

@@ -7,6 +7,8 @@ stages, they never decide whether a kernel is right.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gemmgen.tables.dtypes import MMAS
+
 
 @dataclass(frozen=True)
 class Rates:
@@ -76,15 +78,8 @@ class Target:
 
 def _rates(half: int, fp32: int, fp64: int) -> dict[str, int]:
     """FLOP per clock and SM by product; tf32 is half of fp16 since Ampere."""
-    tf32 = half // 2
-    return {
-        "fp16": half,
-        "bf16": half,
-        "tf32": tf32,
-        "tf32x3": tf32 // 3,
-        "ieee": fp32,
-        "fp64": fp64,
-    }
+    rates = {"half": half, "tf32": half // 2, "fp32": fp32, "fp64": fp64}
+    return {row.name: rates[row.rate] // row.terms for row in MMAS.values()}
 
 
 TARGETS: dict[str, Target] = {

@@ -50,14 +50,14 @@ def candidates(
         for m, n, warps in shapes:
             tile = Tile(m, n, k, GROUP_M, 2, warps)
             unit = instruction(tile, product, target)
-            if unit == "tcgen05" and product.kind == "tf32x3" and n > m:
+            if unit == "tcgen05" and product.mma.terms > 1 and n > m:
                 continue  # spills 16 bytes with Triton 3.9
-            if n > widest or name != ("fp64" if product.kind == "fp64" else unit):
+            if n > widest or name != (unit if product.mma.unit != "fp64" else "fp64"):
                 continue
             asynchronous = unit in ("wgmma", "tcgen05")
             # The parts of a split product live in registers beside the accumulator.
             most = most_accumulator_registers(product, target)
-            if asynchronous and product.kind != "tf32x3":
+            if asynchronous and product.mma.terms == 1:
                 most = 128
             if accumulator_registers(tile, product) > min(most, 128 - spare_registers):
                 continue

@@ -57,8 +57,8 @@ def modelled(
     to the second if no descriptor can describe its tensors. warp_specialized needs an
     exact Triton, so rows without it follow the first part.
     """
-    # fp16 and bf16 take the same time, so they share a table.
-    alike = replace(product, kind="bf16" if product.kind == "fp16" else product.kind)
+    # What takes the same time, as fp16 and bf16 do, shares a table.
+    alike = replace(product, kind=product.mma.timed_as or product.kind)
     return _modelled(tiles, alike, target, rest)
 
 

@@ -88,11 +88,11 @@ def specials(
 def _sizes(schedule: str, product: Product) -> tuple[_Size, ...]:
     """The sizes of a schedule for a product."""
     sizes = _SHAPES.get(schedule, ())
-    if (schedule, product.kind) == ("tma", "tf32"):
+    if schedule == "tma" and product.mma.one_k_major:
         return tuple(size for size in sizes if size != _WHOLE_TILE)
     kind, layout = product.kind, product.layout
     specialized = SCHEDULES[schedule].specialized
-    if specialized and kind == "tf32":
+    if specialized and product.mma.one_k_major:
         sizes = _HELD if from_registers(schedule, kind, layout) else _ALONG_K
     if not specialized or transposes(schedule, kind, layout):
         return sizes
@@ -107,10 +107,10 @@ def _parts_spill(
     32 rows in many parts do in tf32 for sm_90 and in bf16 with gelu for sm_80 (Triton
     3.6), 64 in tma with fp32 results for sm_100 (3.9), tf32x3 in tma for sm_120 (3.6).
     """
-    if product.kind == "tf32x3" and (schedule, target.unit) == ("tma", "mma"):
+    if product.mma.terms > 1 and (schedule, target.unit) == ("tma", "mma"):
         return split_k == FILL
     if (m, split_k) == (32, 2 * FILL):
-        return product.kind == "tf32" or target.unit == "mma"
+        return product.mma.one_k_major or target.unit == "mma"
     wide = product.out_bytes == 4 and target.unit == "tcgen05"
     return wide and (schedule, m, split_k) == ("tma", 64, FILL)
 
@@ -120,7 +120,7 @@ def _one_line(schedule: str, m: int, product: Product, target: Target) -> bool:
 
     Triton 3.9, but for tf32 in split_k for sm_90: Triton 3.6.
     """
-    if product.kind == "tf32x3" or (product.kind, schedule) == ("tf32", "split_k"):
+    if product.mma.terms > 1 or (product.mma.k_major and schedule == "split_k"):
         return True
     return target.unit == "tcgen05" and m >= 64
 
@@ -136,4 +136,4 @@ def _holds(tile: Tile, product: Product, target: Target, burden: int) -> bool:
         return True
     tiles = 2 if tile.specialized else 1
     pointers = tile.loops and not tile.specialized and product.matrix_bytes > 0
-    return product.kind != "tf32x3" and burden + pointers <= tiles
+    return product.mma.terms == 1 and burden + pointers <= tiles

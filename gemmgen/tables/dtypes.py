@@ -1,4 +1,4 @@
-"""Table of element types: how each is spelled, stored, multiplied and rounded.
+"""Tables of element types and of products: how each is spelled, stored, multiplied.
 
 Plain data; nothing here imports torch or triton.
 """
@@ -69,3 +69,47 @@ PRECISIONS: dict[str, str] = {
     "tf32x3": "three tf32 products, nearly fp32, tensor cores",
 }
 """How the product of fp32 operands is made; Triton's `input_precision`."""
+
+
+@dataclass(frozen=True)
+class Mma:
+    """How products of a kind are made; fp32 has one for every precision.
+
+    `unit` makes them: "matrix" a target's fastest one for matrices, "fp64" that for
+    fp64, "fma" multiply-adds. Several `terms` are products of matrices that add up to
+    one, of operands that are split in registers. Where it is `k_major`, wgmma and
+    tcgen05 read operands along K alone (PTX ISA). An element of the accumulator has
+    `accumulator_words` of 32 bits. `rate` is the key of the rate that a target has for
+    one term, `timed_as` the kind that takes the same time, `ptx` the operands' type in
+    instructions, of tcgen05 `tcgen05_kind`.
+    """
+
+    name: str
+    rate: str
+    unit: str = "matrix"
+    terms: int = 1
+    k_major: bool = False
+    accumulator_words: int = 1
+    timed_as: str = ""
+    ptx: str = ""
+    tcgen05_kind: str = ""
+    title: str = ""
+
+    @property
+    def one_k_major(self) -> bool:
+        """Whether a unit reads the operands themselves, and along K alone."""
+        return self.k_major and self.terms == 1
+
+
+MMAS: dict[str, Mma] = {
+    row.name: row
+    for row in (
+        Mma("fp16", "half", timed_as="bf16", ptx="f16", tcgen05_kind="f16"),
+        Mma("bf16", "half", ptx="bf16", tcgen05_kind="f16"),
+        Mma("tf32", "tf32", k_major=True, ptx="tf32", tcgen05_kind="tf32"),
+        Mma("tf32x3", "tf32", terms=3, k_major=True, ptx="tf32", tcgen05_kind="tf32"),
+        Mma("ieee", "fp32", unit="fma", title="fp32 with precision ieee"),
+        Mma("fp64", "fp64", unit="fp64", accumulator_words=2),
+    )
+}
+"""By dtype, of fp32 by precision."""

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from gemmgen.tables.dtypes import MMAS
+
 _TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
 _ONE_A_TILE, _ONE_A_PART, _ONE_AN_SM, _ONE_A_ROW = GRIDS = (
     "one_a_tile", "one_a_part", "one_an_sm", "one_a_row",
@@ -80,7 +82,7 @@ def described(schedule: str, kind: str) -> frozenset[str]:
     4 bytes fill whole sectors, and a tile of them would take the room of two stages.
     """
     row = SCHEDULES[schedule]
-    if row.specialized and kind == "tf32":
+    if row.specialized and MMAS[kind].one_k_major:
         return row.described - {"results"}
     return row.described
 
@@ -101,4 +103,4 @@ def from_registers(schedule: str, kind: str, layout: str) -> bool:
     one matrix of NN and of TT is not.
     """
     specialized = SCHEDULES[schedule].specialized
-    return specialized and kind == "tf32" and layout in ("NN", "TT")
+    return specialized and MMAS[kind].one_k_major and layout in ("NN", "TT")

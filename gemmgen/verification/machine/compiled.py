@@ -35,8 +35,6 @@ _PTX_INSTRUCTION = {
     "tcgen05": r"tcgen05\.mma\.cta_group::1\.kind::{kind}",
     "fma": r"fma\.rn\.{acc}",
 }
-_PTX_OPERAND = {"fp16": "f16", "bf16": "bf16", "tf32": "tf32", "tf32x3": "tf32"}
-_TCGEN05_KIND = {"fp16": "f16", "bf16": "f16", "tf32": "tf32", "tf32x3": "tf32"}
 # What a newer Triton has where the model, which holds for 3.6, expects no better: 3.9
 # multiplies fp64 on the tensor cores above sm_90 too.
 _BETTER = {("fma", "fp64"): "mma"}
@@ -173,7 +171,7 @@ def expected_loads(plan: Plan, target: Target, tile: Tile) -> Counter[int]:
     if tile.streams:
         rows = max(1, tile.n * tile.k * product.bytes // (32 * tile.warps * _WIDEST))
         return Counter({_WIDEST: rows})
-    along_k = unit in ("wgmma", "tcgen05") and product.kind == "tf32"
+    along_k = unit in ("wgmma", "tcgen05") and product.mma.one_k_major
     expected: Counter[int] = Counter()
     for matrix, rows in ((plan.a, tile.m), (plan.b, tile.n)):
         single = along_k and tile.stages > 1 and matrix.contiguous_axis != "k"
@@ -209,10 +207,10 @@ def _shared_problems(target: Target, shared: int) -> Iterator[str]:
 
 def _pattern(plan: Plan, unit: str) -> str:
     """The instruction in PTX, for the accumulator and operand types of the plan."""
-    kind = plan.product.kind
+    mma = plan.product.mma
     accumulator = f"f{8 * DTYPES[plan.accumulator].bytes}"
     return _PTX_INSTRUCTION[unit].format(
         acc=accumulator,
-        operand=_PTX_OPERAND.get(kind, accumulator),
-        kind=_TCGEN05_KIND.get(kind, ""),
+        operand=mma.ptx or accumulator,
+        kind=mma.tcgen05_kind,
     )
