@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from gemmgen.hardware.targets import TARGETS
 from gemmgen.output.folder import SHARED
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS
 from gemmgen.tables.layouts import LAYOUTS
@@ -137,6 +138,21 @@ def test_no_module_imports_itself_in_a_circle() -> None:
         for path in MODULES
     }
     graphlib.TopologicalSorter(graph).prepare()
+
+
+@each_module
+def test_rows_of_tables_are_not_told_by_their_names(path: Path) -> None:
+    """What sets a schedule, dtype, precision or target apart is said in its row."""
+    rows = {*SCHEDULES, *DTYPES, *PRECISIONS, *TARGETS}
+    told = [
+        f"line {node.lineno}: {ast.unparse(node)}"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Compare)
+        for one in ast.walk(node)
+        if isinstance(one, ast.Constant) and one.value in rows
+    ]
+    # Generated launchers have the names of schedules, and no table.
+    assert dotted(path).startswith("gemmgen.runtime") or told == []
 
 
 @each_module

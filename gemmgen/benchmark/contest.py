@@ -106,9 +106,7 @@ def _finite(error: float) -> float | None:
 def _torch_multiplies_as(plan: Plan) -> Iterator[None]:
     """torch's tf32 beside a tf32 kernel, and its fp32 beside all others of fp32."""
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(
-        "high" if plan.precision == "tf32" else "highest"
-    )
+    torch.set_float32_matmul_precision("high" if plan.product.mma.rounds else "highest")
     try:
         yield
     finally:

@@ -36,7 +36,7 @@ def instruction(tile: Tile, product: Product, target: Target) -> str:
     """
     if tile.streams or product.mma.unit == "fma":
         return "fma"
-    if product.mma.unit == "fp64":
+    if product.mma.unit == "double":
         return target.fp64_unit
     whole = sides(tile, product)[0] >= 64 and tile.warps % 4 == 0
     return target.unit if whole else "mma"
@@ -44,7 +44,7 @@ def instruction(tile: Tile, product: Product, target: Target) -> str:
 
 def why_not_compiled(tile: Tile, product: Product, target: Target) -> str | None:
     """Why Triton cannot compile the tile at all, or None."""
-    missing = product.mma.unit == "fp64" and target.unit == "tcgen05"
+    missing = product.mma.unit == "double" and target.unit == "tcgen05"
     if missing and tile.m >= 64 and tile.warps % 4 == 0:
         return (
             f"Triton compiles fp64 for {target.name} only with m up to 32 or fewer "
@@ -160,7 +160,7 @@ def spills(tile: Tile, product: Product) -> bool:
     words = accumulator_registers(tile, product)
     if product.mma.unit == "fma":
         return tile.k * product.bytes > 64 and tile.m * tile.n > 32 * 32
-    if product.mma.unit == "fp64":
+    if product.mma.unit == "double":
         return words > 64
     return not tile.described and tile.split_k != 1 and words > 64
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemmgen.epilogue.checked import AXES
-from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
 from gemmgen.tables.layouts import AXIS_SIZES, Matrix, stride_name
 
 
@@ -50,7 +50,9 @@ class Operand:
         """The kernel's parameter. A float argument is fp32 unless annotated."""
         if not self.is_number:
             return f"{self.name}_ptr"
-        return f"{self.name}: tl.float64" if self.arithmetic == "fp64" else self.name
+        if self.arithmetic == UNANNOTATED:
+            return self.name
+        return f"{self.name}: tl.{DTYPES[self.arithmetic].triton}"
 
     @property
     def in_kernel(self) -> str:

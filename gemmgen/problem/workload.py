@@ -6,7 +6,7 @@ from gemmgen.cost.tile import Product
 from gemmgen.epilogue.checked import Epilogue
 from gemmgen.problem.tensors import Operand, Result, buffers
 from gemmgen.spec.parse import KernelSpec
-from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.dtypes import DTYPES, PRECISIONS
 
 
 def product_of(
@@ -41,4 +41,4 @@ def product_of(
 
 def _kind(dtype: str, precision: str | None) -> str:
     """The key of `Target.flops_per_clock` for inputs of `dtype`."""
-    return (precision or "ieee") if dtype == "fp32" else DTYPES[dtype].name
+    return precision or next(iter(PRECISIONS)) if DTYPES[dtype].precise else dtype

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gemmgen.cost.tile import Tile
 from gemmgen.epilogue.expression import spell, triton_function
 from gemmgen.select.plan import Plan
-from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
 from gemmgen.tables.functions import OPS
 from gemmgen.tables.schedules import Schedule, described
 
@@ -161,7 +161,7 @@ class KernelText:
         arguments = [left, right, "acc"]
         if self.plan.precision:
             arguments.append(f'input_precision="{self.plan.precision}"')
-        if self.plan.accumulator != "fp32":
+        if self.plan.accumulator != UNANNOTATED:
             arguments.append(f"out_dtype={self.accumulator}")
         return f"tl.dot({', '.join(arguments)})"
 

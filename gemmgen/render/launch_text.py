@@ -124,7 +124,7 @@ class LaunchText:
         inputs = {one.name: one for one in (plan.a, plan.b)}
         axes = inputs[name].stored_axes if name in inputs else ("m", "n")
         arguments = [name, *(sides[axis] for axis in axes)]
-        if name in inputs and plan.precision == "tf32":
+        if name in inputs and plan.product.mma.rounds:
             arguments.append("to_tf32=True")
         return f"Block({', '.join(arguments)})"
 

@@ -30,7 +30,7 @@ _CANDIDATES: dict[str, tuple[tuple[int, int, int], ...]] = {
     "mma": ((16, 64, 4), (64, 64, 4), (128, 128, 8)),
     "wgmma": _ASYNCHRONOUS,
     "tcgen05": _ASYNCHRONOUS,
-    "fp64": ((32, 32, 4), (64, 64, 8)),
+    "double": ((32, 32, 4), (64, 64, 8)),
 }
 """(m, n, warps) by unit, but for fp64: none spills in any layout, Triton 3.6 to 3.9."""
 
@@ -52,7 +52,9 @@ def candidates(
             unit = instruction(tile, product, target)
             if unit == "tcgen05" and product.mma.terms > 1 and n > m:
                 continue  # spills 16 bytes with Triton 3.9
-            if n > widest or name != (unit if product.mma.unit != "fp64" else "fp64"):
+            if n > widest or name != (
+                "double" if product.mma.unit == "double" else unit
+            ):
                 continue
             asynchronous = unit in ("wgmma", "tcgen05")
             # The parts of a split product live in registers beside the accumulator.

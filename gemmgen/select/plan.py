@@ -268,7 +268,7 @@ class _Planner:
         return names.out, row.accumulator
 
     def precision(self) -> str | None:
-        if self.spec.dtype.a == "fp32":
+        if DTYPES[self.spec.dtype.a].precise:
             return self.spec.precision or next(iter(PRECISIONS))
         if self.spec.precision is not None and "dtype" not in self.refused:
             self.fail(

@@ -88,13 +88,13 @@ def specials(
 def _sizes(schedule: str, product: Product) -> tuple[_Size, ...]:
     """The sizes of a schedule for a product."""
     sizes = _SHAPES.get(schedule, ())
-    if schedule == "tma" and product.mma.one_k_major:
+    row, mma = SCHEDULES[schedule], product.mma
+    if row.splits and row.described and mma.one_k_major:
         return tuple(size for size in sizes if size != _WHOLE_TILE)
     kind, layout = product.kind, product.layout
-    specialized = SCHEDULES[schedule].specialized
-    if specialized and product.mma.one_k_major:
+    if row.specialized and mma.one_k_major:
         sizes = _HELD if from_registers(schedule, kind, layout) else _ALONG_K
-    if not specialized or transposes(schedule, kind, layout):
+    if not row.specialized or transposes(schedule, kind, layout):
         return sizes
     return tuple((n, m, k, warps, parts) for m, n, k, warps, parts in sizes)
 
@@ -107,12 +107,13 @@ def _parts_spill(
     32 rows in many parts do in tf32 for sm_90 and in bf16 with gelu for sm_80 (Triton
     3.6), 64 in tma with fp32 results for sm_100 (3.9), tf32x3 in tma for sm_120 (3.6).
     """
-    if product.mma.terms > 1 and (schedule, target.unit) == ("tma", "mma"):
+    described = SCHEDULES[schedule].described
+    if product.mma.terms > 1 and described and target.unit == "mma":
         return split_k == FILL
     if (m, split_k) == (32, 2 * FILL):
         return product.mma.one_k_major or target.unit == "mma"
     wide = product.out_bytes == 4 and target.unit == "tcgen05"
-    return wide and (schedule, m, split_k) == ("tma", 64, FILL)
+    return bool(wide and described and (m, split_k) == (64, FILL))
 
 
 def _one_line(schedule: str, m: int, product: Product, target: Target) -> bool:
@@ -120,7 +121,8 @@ def _one_line(schedule: str, m: int, product: Product, target: Target) -> bool:
 
     Triton 3.9, but for tf32 in split_k for sm_90: Triton 3.6.
     """
-    if product.mma.terms > 1 or (product.mma.k_major and schedule == "split_k"):
+    row, mma = SCHEDULES[schedule], product.mma
+    if mma.terms > 1 or (mma.k_major and row.splits and not row.described):
         return True
     return target.unit == "tcgen05" and m >= 64
 

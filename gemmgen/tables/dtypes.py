@@ -14,7 +14,8 @@ class Dtype:
 
     `roundoff` is the unit roundoff 2^-p (p significand bits) of rounding to nearest
     even, `smallest_dot_k` the least K of a tile that Triton multiplies, `outputs` the
-    types that a kernel with these inputs may return.
+    types that a kernel with these inputs may return. A `precise` one is multiplied
+    with one of the PRECISIONS.
     """
 
     name: str
@@ -26,16 +27,21 @@ class Dtype:
     roundoff: float
     outputs: tuple[str, ...]
     built: bool = True
+    precise: bool = False
 
 
 _FLOATS = ("fp16", "bf16", "fp32")
+UNANNOTATED = "fp32"
+"""What Triton takes a float argument for, and adds products in, unless it is told."""
 
 DTYPES: dict[str, Dtype] = {
     row.name: row
     for row in (
         Dtype("fp16", "float16", "float16", 2, "fp32", 16, 2.0**-11, _FLOATS),
         Dtype("bf16", "bfloat16", "bfloat16", 2, "fp32", 16, 2.0**-8, _FLOATS),
-        Dtype("fp32", "float32", "float32", 4, "fp32", 16, 2.0**-24, _FLOATS),
+        Dtype(
+            "fp32", "float32", "float32", 4, "fp32", 16, 2.0**-24, _FLOATS, precise=True
+        ),
         Dtype("fp64", "float64", "float64", 8, "fp64", 16, 2.0**-53, ("fp64", "fp32")),
         Dtype(
             "fp8_e4m3", "float8_e4m3fn", "float8e4nv", 1, "fp32", 32, 2.0**-4, (), False
@@ -75,13 +81,14 @@ PRECISIONS: dict[str, str] = {
 class Mma:
     """How products of a kind are made; fp32 has one for every precision.
 
-    `unit` makes them: "matrix" a target's fastest one for matrices, "fp64" that for
+    `unit` makes them: "matrix" a target's fastest one for matrices, "double" that for
     fp64, "fma" multiply-adds. Several `terms` are products of matrices that add up to
     one, of operands that are split in registers. Where it is `k_major`, wgmma and
-    tcgen05 read operands along K alone (PTX ISA). An element of the accumulator has
+    tcgen05 read operands along K alone (PTX ISA). Operands of what `rounds` are rounded
+    as they are loaded, since its unit cuts them. An element of the accumulator has
     `accumulator_words` of 32 bits. `rate` is the key of the rate that a target has for
     one term, `timed_as` the kind that takes the same time, `ptx` the operands' type in
-    instructions, of tcgen05 `tcgen05_kind`.
+    instructions, of tcgen05 `tcgen05_kind`. `title` is how people are told of it.
     """
 
     name: str
@@ -89,6 +96,7 @@ class Mma:
     unit: str = "matrix"
     terms: int = 1
     k_major: bool = False
+    rounds: bool = False
     accumulator_words: int = 1
     timed_as: str = ""
     ptx: str = ""
@@ -106,10 +114,10 @@ MMAS: dict[str, Mma] = {
     for row in (
         Mma("fp16", "half", timed_as="bf16", ptx="f16", tcgen05_kind="f16"),
         Mma("bf16", "half", ptx="bf16", tcgen05_kind="f16"),
-        Mma("tf32", "tf32", k_major=True, ptx="tf32", tcgen05_kind="tf32"),
+        Mma("tf32", "tf32", k_major=True, rounds=True, ptx="tf32", tcgen05_kind="tf32"),
         Mma("tf32x3", "tf32", terms=3, k_major=True, ptx="tf32", tcgen05_kind="tf32"),
         Mma("ieee", "fp32", unit="fma", title="fp32 with precision ieee"),
-        Mma("fp64", "fp64", unit="fp64", accumulator_words=2),
+        Mma("fp64", "fp64", unit="double", accumulator_words=2),
     )
 }
 """By dtype, of fp32 by precision."""

@@ -12,6 +12,7 @@ from gemmgen.verification.oracle.constants import (
     narrow_density,
     wide_limit,
 )
+from gemmgen.verification.oracle.reference import torch_dtype
 
 Shape = tuple[int, ...]
 
@@ -85,7 +86,8 @@ def _positive(source: Source, shape: Shape) -> Tensor:
 
 def _scattered(source: Source, shape: Shape) -> Tensor:
     """Magnitudes far apart, as far as the dtype and exp in an epilogue bear."""
-    reach = 4 if not source.matrix else 7 if source.plan.dtype == "fp16" else 16
+    narrow = torch.finfo(torch_dtype(source.plan.dtype)).max < 2.0**16
+    reach = 4 if not source.matrix else 7 if narrow else 16
     return source.normal(shape) * torch.exp2(source.whole(shape, reach))
 
 

@@ -140,9 +140,8 @@ def converted(fn: Any, name: str, value: Any) -> Any:
     """An argument as the kernel sees it: a float is fp32 unless annotated."""
     if not isinstance(value, float):
         return interpreter._implicit_cvt(value)
-    wide = "float64" in str(fn.__annotations__.get(name)) or "fp64" in str(
-        fn.__annotations__.get(name)
-    )
+    told = str(fn.__annotations__.get(name))  # Triton's own repr, or source text
+    wide = any(word in told for word in ("float64", "fp64"))
     dtype, kind = (tl.float64, np.float64) if wide else (tl.float32, np.float32)
     return tl.tensor(TensorHandle(np.array([value], dtype=kind), dtype), dtype)
 

@@ -69,7 +69,7 @@ def _check_tensor(
         return
     if described.shape[-1] != tensor.shape[-1] or described.strides[-1] != 1:
         raise Wrong(f"{name} is {list(tensor.shape)}, described as {described}")
-    rounds = plan.precision == "tf32" and name in (plan.a.name, plan.b.name)
+    rounds = plan.product.mma.rounds and name in (plan.a.name, plan.b.name)
     wanted = TF32 if rounds else HOST_TYPES[TYPES[_short(tensor.dtype)]]
     if described.map.element != wanted:
         raise Wrong(f"{name}: elements of kind {described.map.element} are described")
