@@ -99,7 +99,7 @@ def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
         axis = "n" if turned else "m"
         sides[axis] //= tile.warpgroups
     for name, dtype in dtypes.items():
-        types[f"{name}_ptr"] = f"*{dtype}"
+        types[f"{name}_ptr"] = f"*{_element(dtype)}"
     for matrix in matrices:
         types[f"{matrix.name}_desc"] = _descriptor(
             matrix, dtypes[matrix.name], sides, kernel.is_gluon()
@@ -111,9 +111,13 @@ def _descriptor(
     matrix: Matrix, dtype: str, sides: dict[str, int], in_gluon: bool
 ) -> str:
     """`tensordesc<bf16[64, 64]>`, in Gluon with the layout in shared memory."""
-    block = [sides[axis] for axis in matrix.stored_axes]
+    block, element = [sides[axis] for axis in matrix.stored_axes], _element(dtype)
     if not in_gluon:
-        return f"tensordesc<{dtype}{block}>"
-    element = getattr(tl, DTYPES[dtype].triton)
+        return f"tensordesc<{element}{block}>"
     layout = NVMMASharedLayout.get_default_for(block, element)
-    return f"tensordesc<{dtype}{block},{layout!r}>"
+    return f"tensordesc<{element}{block},{layout!r}>"
+
+
+def _element(dtype: str) -> Any:
+    """What Triton calls a dtype, in text too."""
+    return getattr(tl, DTYPES[dtype].triton)
