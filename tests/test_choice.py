@@ -11,8 +11,9 @@ import pytest
 from gemmgen.cost.resources import accumulator_registers, fits
 from gemmgen.cost.tile import FILL, Product, Tile
 from gemmgen.cost.time import MAX_STAGES, Sizes, fills, predicted_time
-from gemmgen.cost.why_not import Kernel, why_not
 from gemmgen.hardware.targets import TARGETS
+from gemmgen.schedules import why_not
+from gemmgen.schedules.base import Kernel
 from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.model_table import (
     FEW,

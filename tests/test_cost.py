@@ -18,8 +18,9 @@ from gemmgen.cost.time import (
     predicted_time,
     row_bytes,
 )
-from gemmgen.cost.why_not import Kernel, why_not
 from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.schedules import why_not
+from gemmgen.schedules.base import Kernel
 from gemmgen.select.candidates import candidates
 from gemmgen.select.specials import specials
 from gemmgen.tables.schedules import SCHEDULES

@@ -15,6 +15,7 @@ import pytest
 
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.output.folder import SHARED
+from gemmgen.schedules import MODULES as MODULES_OF_SCHEDULES
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS
 from gemmgen.tables.layouts import LAYOUTS
 from gemmgen.tables.operations import OPERATIONS
@@ -28,7 +29,7 @@ GENERATED = sorted((ROOT / "generated").glob("*.py"))
 # A room imports only rooms that stand before it; inside of one, modules have an order.
 ROOMS = (
     *("base", "runtime", "tables", "hardware", "yaml", "gate", "epilogue", "spec"),
-    *("cost", "problem", "select", "render", "output", "explanation"),
+    *("cost", "schedules", "problem", "select", "render", "output", "explanation"),
     *("verification.basics", "verification.oracle", "verification.interpret"),
     *("verification.gluon", "verification.cases", "verification.example"),
     *("verification.machine", "measurement", "verification.stand_in"),
@@ -284,7 +285,8 @@ def test_a_template_that_decides_is_found(tag: str) -> None:
     assert breaches(f"x = 1\n{tag}\n") != []
 
 
-def test_each_schedule_has_a_template() -> None:
+def test_each_schedule_has_a_module_and_a_template() -> None:
+    assert set(MODULES_OF_SCHEDULES) == set(SCHEDULES)
     shared = {"base", "package", *PARTS}
     programs = {path.name.removesuffix(".py.jinja") for path in TEMPLATES} - shared
     assert programs == set(SCHEDULES)

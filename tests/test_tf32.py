@@ -12,8 +12,9 @@ pytest.importorskip("triton")
 
 from gemmgen import api  # noqa: E402
 from gemmgen.cost.tile import Product  # noqa: E402
-from gemmgen.cost.why_not import Kernel, why_not  # noqa: E402
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
+from gemmgen.schedules import why_not  # noqa: E402
+from gemmgen.schedules.base import Kernel  # noqa: E402
 from gemmgen.select.plan import Plan, load  # noqa: E402
 from gemmgen.tables.dtypes import DTYPES  # noqa: E402
 from gemmgen.tables.layouts import LAYOUTS  # noqa: E402

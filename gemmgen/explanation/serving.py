@@ -10,9 +10,10 @@ from functools import cached_property
 from gemmgen.cost.resources import fits
 from gemmgen.cost.tile import Tile
 from gemmgen.cost.time import fills, predicted_time
-from gemmgen.cost.why_not import Kernel, why_not
 from gemmgen.explanation.facts import Choice, Offer, TableRow
 from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.schedules import why_not
+from gemmgen.schedules.base import Kernel
 from gemmgen.select.model_table import describes_operands, serves
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table

@@ -1,8 +1,4 @@
-"""The tiles of the fast schedules that are worth considering.
-
-A short list by schedule: what won some shape when all of them were timed on an H200
-(bf16 NT, 22 shapes, 4096^3 to one row), without those that a neighbour replaces.
-"""
+"""The tiles of the fast schedules that are worth considering, as far as they fit."""
 
 from dataclasses import replace
 
@@ -11,49 +7,8 @@ from gemmgen.cost.split_product import line_bytes, most_accumulator_registers
 from gemmgen.cost.tile import FILL, GROUP_M, LINE_BYTES, Product, Tile
 from gemmgen.cost.time import best_stages
 from gemmgen.hardware.targets import Target
-from gemmgen.tables.schedules import SCHEDULES, from_registers, transposes
-
-_Size = tuple[int, int, int, int, int]
-
-_SHAPES: dict[str, tuple[_Size, ...]] = {
-    "warp_specialized": (
-        *((256, 128, 1, 8, 1), (128, 128, 1, 8, 1), (128, 128, 1, 4, 1)),
-        (128, 192, 1, 12, 1),
-    ),
-    "persistent": ((128, 256, 1, 8, 1), (128, 128, 1, 8, 1)),
-    "tma": (
-        (128, 128, 1, 4, 1),
-        (128, 64, 1, 4, FILL),
-        (64, 128, 1, 4, 1),
-        (64, 64, 2, 4, FILL),
-        (32, 64, 2, 4, FILL),
-        (16, 64, 2, 4, FILL),
-    ),
-    "split_k": (
-        (64, 64, 1, 4, FILL),
-        (64, 64, 1, 4, 2 * FILL),
-        (32, 64, 1, 4, 2 * FILL),
-        (16, 64, 2, 4, FILL),
-        (32, 32, 1, 4, FILL),
-    ),
-    "gemv": ((1, 1, 4, 1, 1),),
-}
-"""(m, n, blocks of 128 bytes along K, warps, split_k) by schedule.
-
-Where consumers share columns: where they share rows, m and n change places.
-"""
-
-
-_ALONG_K: tuple[_Size, ...] = ((256, 128, 1, 8, 1), (128, 128, 1, 4, 1))
-_HELD: tuple[_Size, ...] = (
-    (256, 128, 1, 8, 1),
-    (128, 128, 2, 8, 1),
-    (64, 128, 2, 8, 1),
-)
-"""The same for specialized consumers of tf32, which read both sides from shared memory
-or one from registers (NT and NN, four shapes each, H200)."""
-_WHOLE_TILE: _Size = (128, 128, 1, 4, 1)
-"""Of tma; in tf32 persistent is as fast with it (NT, 4096^3 and 2048^3, H200)."""
+from gemmgen.schedules import MODULES
+from gemmgen.tables.schedules import SCHEDULES
 
 _FMA = (32, 32)
 """m, n of the tile for multiply-adds; with more some layout spills, for the block of A
@@ -69,7 +24,7 @@ def specials(
     """
     found, streams = [], SCHEDULES[schedule].streams
     line = LINE_BYTES if streams else line_bytes(product, target)
-    for m, n, blocks, warps, split_k in _sizes(schedule, product):
+    for m, n, blocks, warps, split_k in MODULES[schedule].sizes(product):
         if not streams and _one_line(schedule, m, product, target):
             blocks = 1
         if _parts_spill(schedule, m, split_k, product, target):
@@ -83,20 +38,6 @@ def specials(
         if stages and _holds(tile, product, target, burden):
             found.append(replace(tile, stages=stages))
     return found
-
-
-def _sizes(schedule: str, product: Product) -> tuple[_Size, ...]:
-    """The sizes of a schedule for a product."""
-    sizes = _SHAPES.get(schedule, ())
-    row, mma = SCHEDULES[schedule], product.mma
-    if row.splits and row.described and mma.one_k_major:
-        return tuple(size for size in sizes if size != _WHOLE_TILE)
-    kind, layout = product.kind, product.layout
-    if row.specialized and mma.one_k_major:
-        sizes = _HELD if from_registers(schedule, kind, layout) else _ALONG_K
-    if not row.specialized or transposes(schedule, kind, layout):
-        return sizes
-    return tuple((n, m, k, warps, parts) for m, n, k, warps, parts in sizes)
 
 
 def _parts_spill(

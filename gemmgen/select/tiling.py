@@ -10,9 +10,10 @@ from gemmgen.base.errors import SpecError, SpecErrors, quoted
 from gemmgen.cost.resources import fits, shared_memory, spills, why_not_compiled
 from gemmgen.cost.tile import GROUP_M, Product, Tile
 from gemmgen.cost.time import best_stages
-from gemmgen.cost.why_not import Kernel, why_not
 from gemmgen.epilogue.checked import Epilogue
 from gemmgen.hardware.targets import Target
+from gemmgen.schedules import why_not
+from gemmgen.schedules.base import Kernel
 from gemmgen.select.candidates import candidates
 from gemmgen.select.model_table import first
 from gemmgen.select.nearest import nearest_fitting
