@@ -17,12 +17,11 @@ from gemmgen.epilogue.expression import (
     short_number,
     spell,
 )
+from gemmgen.render.names import WIDTH
 from gemmgen.select.plan import Plan
 from gemmgen.tables.layouts import AXIS_SIZES, Matrix
 from gemmgen.tables.operations import OPERATIONS
 from gemmgen.tables.schedules import SCHEDULES
-
-WIDTH = 88
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gemmgen.cost.tile import Tile
 from gemmgen.epilogue.expression import spell, triton_function
+from gemmgen.render.names import grouped
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
 from gemmgen.tables.functions import OPS
@@ -68,22 +69,25 @@ class KernelText:
         return role in described(self.schedule.name, self.plan.product.kind)
 
     @property
-    def parameters(self) -> list[str]:
-        """The kernel's parameters, in order."""
+    def signature(self) -> str:
+        """The kernel's parameters: tensors and numbers, sizes, strides, constants."""
         plan, inputs = self.plan, "_desc" if self.described("inputs") else "_ptr"
         results = "_desc" if self.described("results") else "_ptr"
-        return [
+        splits = self.schedule.splits
+        tensors = [
             *(one.name + inputs for one in (plan.a, plan.b)),
             *self.operand_parameters,
             *(one.name + results for one in plan.results),
-            *(("parts_ptr", "count_ptr") if self.schedule.splits else ()),
-            *("M", "N", "K"),
-            *(("SPLIT_K",) if self.schedule.splits else ()),
-            *self.strides,
+            *(("parts_ptr", "count_ptr") if splits else ()),
+        ]
+        sizes = ["M", "N", "K", *(["SPLIT_K"] if splits else [])]
+        types = [
             *(("INDEX: tl.constexpr",) if self.indexes else ()),
             *(("ALIGN: tl.constexpr",) if self.aligns else ()),
-            *(f"{one}: tl.constexpr" for one in self.schedule.constants),
         ]
+        strides = [", ".join(pair) for pair in self.stride_pairs]
+        constants = [f"{one}: tl.constexpr" for one in self.schedule.constants]
+        return grouped([tensors, sizes, strides, types, constants])
 
     @property
     def operand_parameters(self) -> list[str]:
@@ -97,16 +101,20 @@ class KernelText:
     @property
     def strides(self) -> list[str]:
         """The strides of what comes as pointers."""
-        plan, found = self.plan, list[str]()
+        return [name for pair in self.stride_pairs for name in pair]
+
+    @property
+    def stride_pairs(self) -> list[tuple[str, ...]]:
+        """The same by tensor: one of a vector, two of a matrix."""
+        plan, found = self.plan, list[tuple[str, ...]]()
         if not self.described("inputs"):
-            found += [*plan.a.strides, *plan.b.strides]
+            found += [plan.a.strides, plan.b.strides]
         for one in plan.operands:
             if not (one.is_matrix and self.described("operands")):
-                found += one.strides
+                found.append(one.strides)
         if not self.described("results"):
-            for result in plan.results:
-                found += result.matrix.strides
-        return found
+            found += [result.matrix.strides for result in plan.results]
+        return [strides for strides in found if strides]
 
     @property
     def indexes(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gemmgen.problem.tensors import Operand
 from gemmgen.render.kernel_text import KernelText
+from gemmgen.render.names import grouped, line, listed
 from gemmgen.select.plan import Plan
 from gemmgen.tables.layouts import Matrix
 from gemmgen.tables.schedules import SCHEDULES, described, transposes
@@ -76,18 +77,18 @@ class LaunchText:
         return [] if self.plan.rows else read_sizes(self.plan)
 
     @property
-    def call(self) -> list[str]:
-        """The arguments of the `Launch`."""
-        return [
-            self.kernel.name,
-            "tile" if self.plan.rows else "None",
-            f"{self.plan.a.name}.device",
-            "sizes",
-            self.grid,
-            f"({', '.join(self._tensors)})",
-            f"({', '.join(self._values)})",
-            *(("splits=True",) if SCHEDULES[self.name].splits else ()),
+    def call(self) -> str:
+        """The `Launch`: kernel and grid, tensors, strides and constants."""
+        tile = "tile" if self.plan.rows else "None"
+        first = [self.kernel.name, tile, f"{self.plan.a.name}.device", "sizes"]
+        splits = ["splits=True"] if SCHEDULES[self.name].splits else []
+        lines = [
+            line([*first, self.grid], 8),
+            f"        {listed(self._tensors, 8)},",
+            f"        {grouped(self._values, 8)},",
+            *(line([one], 8) for one in splits),
         ]
+        return "\n".join(["Launch(", *lines, "    )"])
 
     @property
     def grid(self) -> str:
@@ -129,20 +130,21 @@ class LaunchText:
         return f"Block({', '.join(arguments)})"
 
     @property
-    def _values(self) -> list[str]:
-        """What the kernel takes after the sizes: strides, compile-time constants."""
+    def _values(self) -> list[list[str]]:
+        """What the kernel takes after the sizes: strides, types, constants."""
         text, plan = self.kernel, self.plan
         results = [one.matrix for one in plan.results]
         taken: tuple[Matrix | Operand, ...] = (plan.a, plan.b, *plan.operands, *results)
         strides: dict[str, str] = {}
         for one in taken:
             strides |= dict(zip(one.strides, one.stride_values, strict=True))
-        found = [strides[name] for name in text.strides]
+        pairs = [", ".join(strides[one] for one in each) for each in text.stride_pairs]
+        types, constants = list[str](), list[str]()
         if text.indexes:
             tensors = [plan.a.name, plan.b.name, *(one.name for one in plan.tensors)]
-            found.append(f"offset_type({', '.join([*tensors, *result_names(plan)])})")
+            types.append(f"offset_type({', '.join([*tensors, *result_names(plan)])})")
         if text.aligns:
-            found.append(f"alignment({plan.a.name}, {plan.b.name})")
+            types.append(f"alignment({plan.a.name}, {plan.b.name})")
         if plan.rows:
-            found += [_CONSTANTS[one] for one in text.schedule.constants]
-        return found
+            constants += [_CONSTANTS[one] for one in text.schedule.constants]
+        return [pairs, types, constants]

@@ -16,10 +16,11 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from gemmgen.base import header
 from gemmgen.base.version import RUNTIME, template_root
 from gemmgen.gate.allowlist import check_module
-from gemmgen.render.docs import WIDTH, Description
+from gemmgen.render.docs import Description
 from gemmgen.render.kernel_text import KernelText, helpers
 from gemmgen.render.launcher_text import LauncherText
 from gemmgen.render.meanings import NameTaken, clashes, disguised
+from gemmgen.render.names import WIDTH
 from gemmgen.render.specialized_text import SpecializedText
 from gemmgen.render.table_text import TableText
 from gemmgen.select.plan import Plan, fingerprint

@@ -4,9 +4,11 @@ Adds to `ConsumerText` what the producer and the consumers each take, what they 
 and how an operand [m, n] passes from one to the other.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemmgen.render.consumer_text import ConsumerText
+from gemmgen.render.names import grouped
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import Matrix
 
@@ -17,15 +19,21 @@ _BARRIERS = (
 
 @dataclass(frozen=True)
 class Role:
-    """One of the parts: what it is passed, and the names under which it is."""
+    """One of the parts: what it is passed, by groups, and its constants."""
 
-    values: tuple[str, ...]
+    groups: tuple[Sequence[str], ...]
     constants: tuple[str, ...]
 
     @property
-    def parameters(self) -> list[str]:
-        """The constants as its signature has them, after all that it is passed."""
-        return [f"{one}: tl.constexpr" for one in self.constants]
+    def values(self) -> str:
+        """What it is passed, of which its function unpacks its first argument."""
+        return grouped(self.groups, indent=4)
+
+    @property
+    def signature(self) -> str:
+        """Its function's parameters."""
+        constants = [f"{one}: tl.constexpr" for one in self.constants]
+        return grouped([["arguments"], constants])
 
 
 @dataclass(frozen=True)
@@ -39,12 +47,11 @@ class SpecializedText(ConsumerText):
         matrices = [one.name for one in self.matrices]
         return Role(
             (
-                *(f"{name}_desc" for name in tensors + matrices),
-                *(f"{name}_ring" for name in tensors),
-                *(f"{name}_tiles" for name in matrices),
-                *("full", "free"),
-                *(("there", "taken") if matrices else ()),
-                *("M", "N", "K"),
+                [f"{name}_desc" for name in tensors + matrices],
+                [f"{name}_ring" for name in tensors]
+                + [f"{name}_tiles" for name in matrices],
+                ["full", "free", *(["there", "taken"] if matrices else [])],
+                ["M", "N", "K"],
             ),
             self.schedule.constants,
         )
@@ -57,14 +64,15 @@ class SpecializedText(ConsumerText):
         stored = "_desc" if self.described("results") else "_ptr"
         return Role(
             (
-                *(one.parameter.partition(":")[0] for one in others),
-                *(name + stored for name in results),
-                *(f"{one.name}_ring" for one in (self.plan.a, self.plan.b)),
-                *(f"{name}_tiles" for name, other in self.buffers.items() if not other),
-                *("full", "free", "mine"),
-                *(("there", "taken") if self.matrices else ()),
-                *("M", "N", "K"),
-                *self.strides,
+                [one.parameter.partition(":")[0] for one in others]
+                + [name + stored for name in results],
+                [f"{one.name}_ring" for one in (self.plan.a, self.plan.b)]
+                + [
+                    f"{name}_tiles" for name, other in self.buffers.items() if not other
+                ],
+                [*("full", "free"), *self.consumer_barriers],
+                ["M", "N", "K"],
+                [", ".join(pair) for pair in self.stride_pairs],
             ),
             (*self.schedule.constants, "SELF"),
         )
