@@ -507,6 +507,15 @@ SPEED = re.compile(
 )
 
 
+def test_the_site_has_every_page() -> None:
+    """But for the reports, which benchmarks/README.md lists."""
+    nav = yaml.safe_load(read("mkdocs.yml"))["nav"]
+    named = re.findall(r"[\w/]+\.md", yaml.safe_dump(nav))
+    reports = {one.name for one in PAGES if one.name.startswith("benchmarks/")}
+    pages = {one.name for one in PAGES}
+    assert pages - reports <= {*named} <= pages
+
+
 def test_speeds_are_those_of_the_reports() -> None:
     """Row for row, with the GPU, the versions and the command that the report names."""
     text = read("README.md")
