@@ -142,6 +142,10 @@ def test_wheel_of_the_sdist_is_the_wheel(dist: Path, tmp_path: Path) -> None:
     for name in (
         "spec.yaml",
         "README.md",
+        "CONTRIBUTING.md",
+        "CHANGELOG.md",
+        "docs/language.md",
+        "benchmarks/README.md",
         "LICENSE",
         "templates",
         "generated",
