@@ -11,12 +11,12 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = (ROOT, ROOT / "docs", ROOT / "benchmarks")
+PAGES = ("*.md", "docs/*.md", "benchmarks/**/*.md")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Put the pages and what they link to in the place of the files in docs/."""
-    pages = [page for folder in FOLDERS for page in folder.glob("*.md")]
+    pages = [page for pattern in PAGES for page in ROOT.glob(pattern)]
     linked = [target for page in pages for target in _linked(page)]
     ours = [
         File.generated(

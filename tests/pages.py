@@ -75,6 +75,6 @@ def sections(text: str) -> set[str]:
 
 PAGES = [
     Page(path.relative_to(ROOT).as_posix())
-    for folder in (ROOT, ROOT / "docs", ROOT / "benchmarks")
-    for path in sorted(folder.glob("*.md"))
+    for folder in ("*.md", "docs/*.md", "benchmarks/**/*.md")
+    for path in sorted(ROOT.glob(folder))
 ]

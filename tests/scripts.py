@@ -10,7 +10,8 @@ FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 
 def script(name: str) -> ModuleType:
     """The module of a script, by its name without `.py`."""
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    (path,) = FOLDER.glob(f"*/{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module

@@ -503,7 +503,7 @@ def test_every_page_can_be_reached() -> None:
 
 
 SPEED = re.compile(
-    r"^(\| \w+ \|.+\|) \[\w+\]\((benchmarks/\w+\.md)\) \|$", re.MULTILINE
+    r"^(\| \w+ \|.+\|) \[\w+\]\((benchmarks/[\w/]+\.md)\) \|$", re.MULTILINE
 )
 
 
@@ -536,10 +536,11 @@ def test_speeds_are_those_of_the_reports() -> None:
 
 def test_every_report_is_told_with_its_command() -> None:
     text = read("benchmarks/README.md")
-    for path in (ROOT / "benchmarks").iterdir():
-        if path.name in ("README.md", "__pycache__"):
+    for path in (ROOT / "benchmarks").glob("*/*"):
+        if path.parent.name == "__pycache__" or path.name == "__pycache__":
             continue
-        assert f"({path.name})" in text, path.name
+        name = path.relative_to(ROOT / "benchmarks").as_posix()
+        assert f"({name})" in text, name
         if path.suffix == ".md":
             head = path.read_text(encoding="utf-8").replace("\n", " ")
             for command in re.findall("Made by (`[^`]+`)", head):

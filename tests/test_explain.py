@@ -428,7 +428,9 @@ def test_outputs_in_the_docs_are_real(
 
 def test_figures_in_the_docs_are_those_of_the_seeds() -> None:
     text = (ROOT / "docs" / "stages.md").read_text(encoding="utf-8")
-    seeds = (ROOT / "benchmarks" / "seeds_h200.md").read_text(encoding="utf-8")
+    seeds = (ROOT / "benchmarks" / "speed" / "seeds_h200.md").read_text(
+        encoding="utf-8"
+    )
     for name in ("study_matmul", "gemm_nt_bf16"):
         (row,) = re.findall(rf"^\| {name} \| (.+) \|$", seeds, re.MULTILINE)
         ours, torch_s, ratio = map(float, row.split(" | "))

@@ -106,11 +106,11 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["suite.yaml", "random_shapes.yaml"])
 def test_our_own_files_name_our_own_kernels(name: str) -> None:
     names = [one.name for one in plan.load(ROOT / "spec.yaml")]
-    assert shapes.read(ROOT / "benchmarks" / name, names)
+    assert shapes.read(ROOT / "benchmarks" / "speed" / name, names)
 
 
 def test_the_random_shapes_are_as_drawn() -> None:
-    script = ROOT / "benchmarks" / "random_shapes.py"
+    script = ROOT / "benchmarks" / "speed" / "random_shapes.py"
     drawn = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, check=True
     ).stdout

@@ -432,7 +432,8 @@ def test_the_lists_of_shapes_are_those_of_the_projects_own_file() -> None:
     kernels = {plan.name for plan in load(ROOT / "spec.yaml")}
     listed: dict[str, set[Shape]] = {}
     for name in ("suite.yaml", "tuning_shapes.yaml"):
-        for kernel, found in shapes.read(ROOT / "benchmarks" / name, kernels).items():
+        path = ROOT / "benchmarks" / "speed" / name
+        for kernel, found in shapes.read(path, kernels).items():
             listed.setdefault(kernel, set()).update(found)
     timed = tuning_file.read(ROOT / "tuning" / "nvidia_h200.yaml").kernels
     assert listed == {name: set(one.times) for name, one in timed.items()}

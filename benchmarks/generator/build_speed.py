@@ -1,7 +1,6 @@
 """Times the build as a user waits for it: whole processes, wall clock, medians.
 
-    python benchmarks/build_speed.py --json benchmarks/build_speed.json \\
-        --markdown benchmarks/build_speed.md
+    python benchmarks/generator/build_speed.py --json FILE.json --markdown FILE.md
 
 Builds 100 kernels from nothing, builds them again unchanged, and asks for help. Run it
 on an idle machine; the spread of each row tells whether it was.
@@ -20,7 +19,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 KERNELS = 100
 
 # Twenty layouts and dtypes in five forms: the mix of a project's own spec.
@@ -118,7 +117,7 @@ def markdown(rows: list[Row], facts: dict[str, str | int]) -> str:
         "# Build times",
         "",
         f"Whole processes, wall clock, seconds; {said}. Made by `python "
-        "benchmarks/build_speed.py`.",
+        "benchmarks/generator/build_speed.py`.",
         "",
         "| job | median | fastest | slowest | aim | runs |",
         "| --- | --- | --- | --- | --- | --- |",

@@ -1,7 +1,8 @@
 """Which tiles that auto may take go by way of the stack, and whether in the K loop.
 
-    python benchmarks/spills.py FILE.json [--jobs N] [--only GLOB] [--targets sm_90 ...]
-    python benchmarks/spills.py --report FILE.md FILE.json ...
+    python benchmarks/generator/spills.py FILE.json [--jobs N] [--only GLOB]
+        [--targets sm_90 ...]
+    python benchmarks/generator/spills.py --report FILE.md FILE.json ...
 
 The first compiles every such tile of a grid of kernels with the Triton at hand, with no
 GPU: each dtype, layout and epilogue of a list, and each function. Put another Triton
@@ -25,7 +26,7 @@ from tempfile import TemporaryDirectory
 from types import ModuleType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import triton  # noqa: E402
@@ -187,7 +188,8 @@ def measure(given: argparse.Namespace) -> int:
 def report(runs: Sequence[tuple[str, Sequence[Found]]]) -> str:
     """A table by version, schedule and target, then the tiles whose K loop spills."""
     lines = [
-        "Made by `python benchmarks/spills.py`, with no GPU: tiles that auto may take",
+        "Made by `python benchmarks/generator/spills.py`, with no GPU: tiles that auto "
+        "may take",
         "for a grid of dtypes, layouts, epilogues and functions.",
         "",
         *map(_extent, runs),

@@ -1,6 +1,6 @@
 """Races the tuned kernels against those that the model chooses with nothing measured.
 
-    python benchmarks/auto_race.py [--report FILE.md] [--budget SECONDS] [NAME...]
+    python benchmarks/speed/auto_race.py [--report FILE.md] [--budget SECONDS] [NAME...]
 
 The suite's kernels are built twice, beside the tuning file and in a folder without
 one, and timed in interleaved rounds of one process. The ratio is the tuned kernel's
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from gemmgen.benchmark.contest import Launcher, ours, results_of  # noqa: E402
@@ -35,7 +35,7 @@ from gemmgen.spec.shapes import Shape  # noqa: E402
 from gemmgen.verification.example import subject  # noqa: E402
 
 SPEC = ROOT / "spec.yaml"
-SUITE = ROOT / "benchmarks" / "suite.yaml"
+SUITE = ROOT / "benchmarks" / "speed" / "suite.yaml"
 AIM = 0.95
 
 
@@ -88,8 +88,8 @@ def raced(
 def report(rows: Sequence[Row], facts: dict[str, str]) -> str:
     """A table by kernel, then one by shape, in Markdown."""
     lines = [
-        "Made by `python benchmarks/auto_race.py`: the suite with tables that the "
-        "model chose (auto) and with those of the tuning file (tuned), interleaved.",
+        "Made by `python benchmarks/speed/auto_race.py`: the suite with tables that "
+        "the model chose (auto) and with those of the tuning file (tuned), interleaved.",
         f"Aim: a geometric mean of {AIM} over the suite.",
         "",
         ", ".join(f"{key} {value}" for key, value in facts.items()),

@@ -1,6 +1,6 @@
 """Holds the oracle's bound against this GPU: healthy results under it, faults over it.
 
-    python benchmarks/calibrate_error.py [--markdown FILE] [--cpu]
+    python benchmarks/verification/calibrate_error.py [--markdown FILE] [--cpu]
 
 Healthy results are those of the kernels in generated/. Faults that every element
 suffers are planted in the kernel: its module is edited as `verify --self-test` edits
@@ -27,7 +27,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from gemmgen.output.folder import SHARED  # noqa: E402
@@ -267,7 +267,7 @@ def main() -> int:
     where = "torch on the CPU" if options.cpu else torch.cuda.get_device_name()
     seconds = time.monotonic() - started
     text = (
-        "Made by `python benchmarks/calibrate_error.py"
+        "Made by `python benchmarks/verification/calibrate_error.py"
         + " --cpu" * options.cpu
         + f"`: {where}, torch {torch.__version__}, {seconds:.0f} s.\n\n"
         f"Healthy results, {SIDE} x {SIDE}, K of {', '.join(map(str, HEALTHY_K))}:\n\n"

@@ -1,6 +1,6 @@
 """How long `gemmgen verify` takes for one kernel on a GPU when nothing is compiled yet.
 
-    python benchmarks/verify_speed.py [--report FILE.md] [NAME...]
+    python benchmarks/verification/verify_speed.py [--report FILE.md] [NAME...]
 
 Each kernel is verified by a command of its own, whole process, with TRITON_CACHE_DIR an
 empty folder; all modules have been imported before, as installing packages does.
@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 KERNELS = (
     "linear_bf16",
     "linear_bias_gelu",
@@ -61,7 +61,8 @@ def main() -> None:
     made = [(name, *verified(name)) for name in options.kernels]
     facts = {**made[0][2]["environment"], "cores": str(len(os.sched_getaffinity(0)))}
     lines = [
-        "Made by `python benchmarks/verify_speed.py`: seconds of `gemmgen verify",
+        "Made by `python benchmarks/verification/verify_speed.py`: seconds of `gemmgen "
+        "verify",
         "spec.yaml --profile quick --seed 1 --only KERNEL`, the whole process, with",
         f"Triton's cache empty; aim: under {AIM}.",
         "",

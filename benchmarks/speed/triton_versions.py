@@ -1,6 +1,6 @@
 """Races the kernels under several Tritons on one GPU, and times calls under each.
 
-    python benchmarks/triton_versions.py --triton FOLDER ... [--report FILE.md]
+    python benchmarks/speed/triton_versions.py --triton FOLDER ... [--report FILE.md]
 
 Each FOLDER holds an unpacked wheel of Triton; the one that Python finds by itself comes
 first. Every Triton has a process of its own, which is asked for a few rounds at a time,
@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 SPEC = ROOT / "spec.yaml"
@@ -194,8 +194,8 @@ def report(rows: list[Row], calls: dict[str, Any], facts: dict[str, str]) -> str
     """Both tables in Markdown."""
     first, *others = rows[0].times
     lines = [
-        "Made by `python benchmarks/triton_versions.py`: one process for each Triton, "
-        "in turn, inputs normal, L2 flushed, medians.",
+        "Made by `python benchmarks/speed/triton_versions.py`: one process for each "
+        "Triton, in turn, inputs normal, L2 flushed, medians.",
         "",
         ", ".join(f"{key} {value}" for key, value in facts.items()),
         "",

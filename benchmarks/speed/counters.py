@@ -1,6 +1,6 @@
 """What the hardware counters say of kernels and of torch's, read by Nsight Compute.
 
-    python benchmarks/counters.py [--report FILE.md]
+    python benchmarks/speed/counters.py [--report FILE.md]
 
 Every kernel is compiled before; ncu then runs it alone, with caches emptied and at the
 clock that the GPU chooses. Needs `ncu` and the right to read counters.
@@ -13,7 +13,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from gemmgen.cost.mainloop import SECTOR  # noqa: E402
@@ -106,7 +106,7 @@ def main() -> None:
     columns = ["kernel", *METRICS.values()]
     cases = ", ".join(f"{name} {m}x{n}x{k}" for name, m, n, k in CASES)
     lines = [
-        "Made by `python benchmarks/counters.py`: each kernel alone under Nsight",
+        "Made by `python benchmarks/speed/counters.py`: each kernel alone under Nsight",
         "Compute, caches emptied, clocks as the GPU chooses. Ours, then torch's.",
         "",
         f"Cases in order: {cases}.",

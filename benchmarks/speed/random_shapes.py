@@ -1,6 +1,6 @@
 """Draws the shapes of random_shapes.yaml, at which nothing was tuned.
 
-    python benchmarks/random_shapes.py > benchmarks/random_shapes.yaml
+    python benchmarks/speed/random_shapes.py > benchmarks/speed/random_shapes.yaml
 
 Each size is log-uniform between 1 and 8192; a third of them is rounded to a multiple of
 8 and a third to one of 64, independently. The seed is fixed.
@@ -27,7 +27,8 @@ def text() -> str:
     while len(shapes) < COUNT:
         shapes["x".join(str(size(source)) for _ in range(3))] = None
     lines = [f"  - {shape}" for shape in shapes]
-    head = "# Drawn by benchmarks/random_shapes.py; not tuned at, and not to be edited."
+    drawn = "# Drawn by benchmarks/speed/random_shapes.py"
+    head = f"{drawn}; not tuned at, and not to be edited."
     return "\n".join([head, f"{KERNEL}:", *lines]) + "\n"
 
 

@@ -1,6 +1,6 @@
 """Times every kernel of generated/ against torch, and study_matmul as the slides did.
 
-    python benchmarks/seeds.py --json seeds.json --markdown seeds.md
+    python benchmarks/speed/seeds.py --json seeds.json --markdown seeds.md
 
 One process, interleaved rounds, L2 flushed before every call, random data, medians.
 The ratio is torch's time over ours: above 1 ours is faster.
@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 import triton
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import generated as g
 
@@ -182,7 +182,8 @@ def environment() -> dict[str, str]:
 def markdown(rows: list[dict[str, object]], facts: dict[str, str]) -> str:
     """The table, with what made it."""
     lines = [
-        "Made by `python benchmarks/seeds.py`: one process, interleaved rounds, L2",
+        "Made by `python benchmarks/speed/seeds.py`: one process, interleaved rounds, "
+        "L2",
         "flushed before every call, random data, medians. The ratio is torch's time",
         "over ours: above 1 ours is faster.",
         "",

@@ -1,10 +1,10 @@
 """Predicted against real shared memory, over every tile that a table or `tune` has.
 
-    python benchmarks/shared_memory.py [--report FILE.md] [kernels ...]
+    python benchmarks/generator/shared_memory.py [--report FILE.md] [kernels ...]
 
 Compiles for each target of the spec, with no GPU: all rows of the tables, and for the
-kernels of benchmarks/suite.yaml also every candidate that `tune` would time. Exits with
-1 if a tile takes more than was predicted.
+kernels of benchmarks/speed/suite.yaml also every candidate that `tune` would time.
+Exits with 1 if a tile takes more than was predicted.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import triton  # noqa: E402
@@ -47,7 +47,7 @@ def kernels() -> dict[str, Plan]:
 
 def tasks(names: Sequence[str]) -> Iterator[Task]:
     """Every kernel, target and tile to compile."""
-    suite = shapes.read(ROOT / "benchmarks" / "suite.yaml", kernels())
+    suite = shapes.read(ROOT / "benchmarks" / "speed" / "suite.yaml", kernels())
     for name in names or kernels():
         plan = kernels()[name]
         tiles = list(plan.tiles)
@@ -75,8 +75,8 @@ def measured(task: Task) -> Found | None:
 def report(found: Sequence[Found], failed: int) -> str:
     """A table by schedule and target, in Markdown."""
     lines = [
-        "Made by `python benchmarks/shared_memory.py`: bytes of shared memory that "
-        f"Triton {triton.__version__} gives, against those predicted.",
+        "Made by `python benchmarks/generator/shared_memory.py`: bytes of shared "
+        f"memory that Triton {triton.__version__} gives, against those predicted.",
         "",
         f"{len(found)} compilations; {failed} candidates of `tune` do not compile.",
         "",
