@@ -537,7 +537,7 @@ def test_speeds_are_those_of_the_reports() -> None:
 def test_every_report_is_told_with_its_command() -> None:
     text = read("benchmarks/README.md")
     for path in (ROOT / "benchmarks").glob("*/*"):
-        if path.parent.name == "__pycache__" or path.name == "__pycache__":
+        if "__pycache__" in path.parts:
             continue
         name = path.relative_to(ROOT / "benchmarks").as_posix()
         assert f"({name})" in text, name

@@ -1,4 +1,4 @@
-"""The grid of benchmarks/generator/spills.py can be planned; its report tells what it found."""
+"""The grid of the script spills.py can be planned; its report tells what it found."""
 
 import json
 from pathlib import Path

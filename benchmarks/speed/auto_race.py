@@ -89,7 +89,8 @@ def report(rows: Sequence[Row], facts: dict[str, str]) -> str:
     """A table by kernel, then one by shape, in Markdown."""
     lines = [
         "Made by `python benchmarks/speed/auto_race.py`: the suite with tables that "
-        "the model chose (auto) and with those of the tuning file (tuned), interleaved.",
+        "the model chose (auto) and with those of the tuning file (tuned), "
+        "interleaved.",
         f"Aim: a geometric mean of {AIM} over the suite.",
         "",
         ", ".join(f"{key} {value}" for key, value in facts.items()),
