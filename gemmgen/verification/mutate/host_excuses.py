@@ -174,6 +174,13 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("bound moved by one", "launch.sizes[0] > self.most", _SLOWER),
         _Same("bound moved by one", "self.most < M", _SLOWER),
     ),
+    "_repeats.py": (
+        _Same(
+            "bound moved by one",
+            "before < distance < behind",
+            "tensors that touch are looked at once more",
+        ),
+    ),
     "_remember.py": (
         _Same("always taken", "if out is None:", _NOT_ALIKE),
         _Same("argument by name dropped", "bound=Callable", _TYPES),
@@ -181,26 +188,14 @@ _SAME: dict[str, tuple[_Same, ...]] = {
             "argument by name dropped", "**named", "it raises for the other arguments"
         ),
         _Same(
-            "always taken",
-            "if given else ()",
-            "overlaps are looked at with `out` alone",
-        ),
-        _Same(
-            "condition dropped",
-            "harmless(repeat.overlaps",
-            "without `out` there are no overlaps",
-            "if not harmless(",
-        ),
-        _Same(
             "never taken",
             "if INTERPRETED",
             "what is interpreted is never launched directly, so nothing is remembered",
         ),
-        _Same("always taken", "if named:", "without names nothing is put in order"),
         _Same(
-            "bound moved by one",
-            "before < distance < behind",
-            "tensors that touch are looked at once more",
+            "always taken",
+            "if named or len(inputs) != count:",
+            "what is in order stays so",
         ),
         _Same("always taken", "one.is_inference()", _INFERENCE),
     ),
