@@ -130,7 +130,7 @@ def _tensor(
     few = dtype.itemsize
     row = {
         FAR: VIEWS["contiguous"],
-        SHIFTED: View(SHIFTED, pad=16, offset=8 // few),
+        SHIFTED: View(SHIFTED, offset=8 // few),
         PITCHED: View(PITCHED, pad=8 // few),
     }.get(view) or VIEWS[view]
     strides = row.strides(shape)

@@ -175,6 +175,22 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("bound moved by one", "self.most < M", _SLOWER),
     ),
     "_repeats.py": (
+        _Same("argument by name dropped", "dynamic_dims_", "it is torch's default"),
+        _Same(
+            "condition dropped",
+            "repeat.learning and torch.is_grad_enabled()",
+            _SLOWER,
+            "if bits % ALIGNED or torch.is_grad_enabled():",
+        ),
+        _Same(
+            "condition dropped",
+            "repeat.learning and torch.is_grad_enabled()",
+            _SLOWER,
+            "if bits % ALIGNED or repeat.learning:",
+        ),
+        _Same("always taken", "if bits % ALIGNED", _SLOWER),
+        _Same("condition dropped", "repeat not in", _SLOWER, "if repeat.alike:"),
+        _Same("never taken", "repeat not in", _SLOWER),
         _Same(
             "bound moved by one",
             "before < distance < behind",
