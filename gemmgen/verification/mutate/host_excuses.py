@@ -27,6 +27,7 @@ _EMPTY = "what is empty has the address 0, from which everything is apart"
 _MORE_ROOM = "there is more room than is needed"
 _DICT = "a dict is made without it"
 _NOT_ALIKE = "with `out` its own shape stays in the key, so that no other call is alike"
+_TRIAL = "the trial tells as much, or fails, and signatures are compared in Python"
 _NOT_YET = "Triton 3.6 launches and rounds in the one way that is left"
 
 
@@ -191,6 +192,14 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("always taken", "if bits % ALIGNED", _SLOWER),
         _Same("condition dropped", "repeat not in", _SLOWER, "if repeat.alike:"),
         _Same("never taken", "repeat not in", _SLOWER),
+        _Same("never taken", "if repeat.alike(", _SLOWER),
+        _Same("always taken", "if not discerning()", _SLOWER),
+        _Same("always false", "@functools.cache", _SLOWER),
+        _Same("part of a key dropped", "plain = torch.zeros", _TRIAL),
+        _Same("part of a key dropped", "others = (", _TRIAL),
+        _Same("argument by name dropped", "others = (", _TRIAL),
+        _Same("part of a key dropped", "return told and", _TRIAL),
+        _Same("condition dropped", "return told and", _TRIAL, "return told\n"),
         _Same(
             "bound moved by one",
             "before < distance < behind",
