@@ -208,6 +208,21 @@ _SAME: dict[str, tuple[_Same, ...]] = {
     ),
     "_remember.py": (
         _Same("always taken", "if out is None:", _NOT_ALIKE),
+        _Same(
+            "never taken",
+            "if out is None:",
+            _SLOWER,
+            "if False:\n            repeat, addresses =",
+        ),
+        _Same(
+            "never taken",
+            "if out is None:",
+            _SLOWER,
+            "if False:\n            latest.keep",
+        ),
+        _Same("never taken", "if repeat and repeat.device", _SLOWER),
+        _Same("statement dropped", "latest.keep(", _SLOWER),
+        _Same("always taken", "if given:", _SLOWER),
         _Same("argument by name dropped", "bound=Callable", _TYPES),
         _Same(
             "argument by name dropped", "**named", "it raises for the other arguments"
