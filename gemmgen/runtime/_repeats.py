@@ -79,11 +79,13 @@ def alike(inputs: Sequence[Any]) -> Alike | None:
     """Return what tells whether others have the signature of these.
 
     But for alignment, and whether gradients are on. None if torch has no such
-    comparison, or some are numbers.
+    comparison, or these are not aligned tensors: aligned ones are launched otherwise.
     """
     if not discerning():
         return None
     try:
+        if any(one.data_ptr() % ALIGNED for one in inputs):
+            return None
         return compared(*inputs)
     except (AttributeError, RuntimeError, TypeError, ValueError):
         return None

@@ -194,6 +194,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("never taken", "repeat not in", _SLOWER),
         _Same("never taken", "if repeat.alike(", _SLOWER),
         _Same("always taken", "if not discerning()", _SLOWER),
+        _Same("always taken", "if any((one.data_ptr() % ALIGNED", _SLOWER),
         _Same("always false", "@functools.cache", _SLOWER),
         _Same("part of a key dropped", "torch.zeros(4, 4", _TRIAL),
         _Same("part of a key dropped", "torch.ones(4, 4)", _TRIAL),
