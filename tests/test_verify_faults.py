@@ -143,8 +143,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "a program too few": Fault(
         "layer",
-        "        one_a_tile,\n",
-        "        lambda tile, sizes, _: (max(1, tile.tiles(*sizes[:2]) - 1),),\n",
+        "sizes, one_a_tile,",
+        "sizes, lambda tile, sizes, _: (max(1, tile.tiles(*sizes[:2]) - 1),),",
     ),
     "tf32 where ieee was promised": Fault(
         "plain", 'input_precision="ieee"', 'input_precision="tf32"'
