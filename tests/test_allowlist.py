@@ -28,7 +28,7 @@ def test_every_kernel_passes(path: Path) -> None:
         "import torch as t",
         "from os import path",
         "from . import secrets",
-        "from ._support import architecture as a",
+        "from ._runtime.support import architecture as a",
         "print(1)",
         "x = open",
         "TILES = (Tile(sm=__import__('os').getpid()),)",

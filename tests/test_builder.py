@@ -111,8 +111,15 @@ def rows() -> dict[str, dict[str, str]]:
     return {row["file"]: row for row in files}
 
 
+def files(folder: Path = OUT) -> dict[str, Path]:
+    """Every file of a folder, and of the folders in it, by name."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path for path in paths}
+
+
 def stamps() -> dict[str, tuple[int, int]]:
-    return {p.name: (p.stat().st_mtime_ns, p.stat().st_ino) for p in OUT.iterdir()}
+    every = {name: path.stat() for name, path in files().items()}
+    return {name: (one.st_mtime_ns, one.st_ino) for name, one in every.items()}
 
 
 COMMON = sorted(SHARED)
@@ -126,15 +133,14 @@ class TestBuild:
     def test_it_writes_every_file(self) -> None:
         report = build([SPEC])
         assert drift(report) == dict.fromkeys(ALL, State.MISSING)
-        assert sorted(os.listdir(OUT)) == ALL
+        assert sorted(files()) == ALL
         assert "__all__ = ['a', 'b']" in text(PACKAGE)
         assert report.folder == OUT and not report.clean
 
     def test_the_folder_is_beside_the_first_spec(self) -> None:
         build([write(Path("x/one.yaml"), c=1), SPEC])
-        assert sorted(os.listdir("x/generated")) == [
-            PACKAGE, *COMMON, "a.py", "b.py", "c.py", LOCK,
-        ]  # fmt: skip
+        found = sorted(files(Path("x/generated")))
+        assert found == [PACKAGE, *COMMON, "a.py", "b.py", "c.py", LOCK]
 
     def test_the_same_again_renders_and_touches_nothing(
         self, generator: Generator
@@ -159,7 +165,7 @@ class TestBuild:
         build([SPEC])
         write(SPEC, a=1)
         assert drift(build([SPEC]))["b.py"] is State.LEFTOVER
-        assert sorted(os.listdir(OUT)) == [PACKAGE, *COMMON, "a.py", LOCK]
+        assert sorted(files()) == [PACKAGE, *COMMON, "a.py", LOCK]
         assert "__all__ = ['a']" in text(PACKAGE)
         assert sorted(rows()) == [PACKAGE, *COMMON, "a.py"]
 
@@ -209,10 +215,10 @@ class TestSeveralSpecs:
     def test_together_or_one_by_one_is_the_same(self) -> None:
         build([SPEC])
         build([write(OTHER, c=3)])
-        one_by_one = {p.name: p.read_bytes() for p in OUT.iterdir()}
+        one_by_one = {name: path.read_bytes() for name, path in files().items()}
         build([OTHER, SPEC], Path("together"))
-        together = {p.name: p.read_bytes() for p in Path("together").iterdir()}
-        assert together == one_by_one
+        together = files(Path("together")).items()
+        assert {name: path.read_bytes() for name, path in together} == one_by_one
 
     def test_the_last_kernel_of_a_spec_leaves_the_others(self) -> None:
         build([SPEC])
@@ -240,7 +246,7 @@ class TestSeveralSpecs:
 
     def test_no_path_of_this_machine_enters_a_file(self, tmp_path: Path) -> None:
         build([SPEC.resolve()], tmp_path / "deep" / "er" / "generated")
-        for path in (tmp_path / "deep/er/generated").iterdir():
+        for path in files(tmp_path / "deep/er/generated").values():
             assert str(tmp_path) not in path.read_text()
 
     def test_the_way_to_the_spec_does_not_matter(self, tmp_path: Path) -> None:
@@ -273,7 +279,7 @@ class TestSeveralSpecs:
         assert stamps() == before
         assert drift(check([OTHER]))["b.py"] is State.TAKEN
 
-    @pytest.mark.parametrize("name", ["_launch", "_support", "__init__"])
+    @pytest.mark.parametrize("name", ["_runtime", "__init__"])
     def test_a_name_of_gemmgens_own_is_refused(self, name: str) -> None:
         with pytest.raises(UsageError, match="'gemmgen' uses already"):
             build([write(OTHER, **{name: 1})])
@@ -296,7 +302,7 @@ class TestSeveralSpecs:
         assert [os.waitpid(child, 0)[1] for child in children] == [0] * 6
         names = [f"k{i}_{j}" for i in range(6) for j in range(5)]
         assert f"__all__ = {names}" in text(PACKAGE)
-        assert sorted(os.listdir(OUT)) == sorted(
+        assert sorted(files()) == sorted(
             [PACKAGE, *COMMON, LOCK, *(f"{name}.py" for name in names)]
         )
         assert check(specs).clean and all(check([spec]).clean for spec in specs)
@@ -505,7 +511,7 @@ class TestOutputs:
         expected = outputs([SPEC])
         assert not OUT.exists()
         build([SPEC])
-        assert {p.name: p.read_text() for p in OUT.iterdir()} == expected
+        assert {name: path.read_text() for name, path in files().items()} == expected
         assert list(expected) == sorted(expected)
 
     def test_they_do_not_depend_on_the_folder(self) -> None:
@@ -560,7 +566,7 @@ class TestRealGenerator:
     def test_the_same_bytes_everywhere(self) -> None:
         SPEC.write_text(REAL)
         python(self.act("build"), PYTHONHASHSEED="0")
-        first = {p.name: p.read_bytes() for p in OUT.iterdir()}
+        first = {name: path.read_bytes() for name, path in files().items()}
         deeper = Path("some/where/else")
         deeper.mkdir(parents=True)
         (deeper / SPEC).write_text(REAL)
@@ -570,4 +576,4 @@ class TestRealGenerator:
             python(self.act("build"), PYTHONHASHSEED="1", TZ="Asia/Tokyo", LC_ALL="C")
         finally:
             os.umask(before)
-        assert {p.name: p.read_bytes() for p in OUT.iterdir()} == first
+        assert {name: path.read_bytes() for name, path in files().items()} == first

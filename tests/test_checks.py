@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from generated import _checks as checks  # noqa: E402
+from generated._runtime import checks  # noqa: E402
 
 CPU = torch.device("cpu")
 

@@ -78,7 +78,9 @@ def test_build_then_nothing_to_do(run: Run, home: Path) -> None:
     code, out, err = run("build", "good.yaml")
     assert (code, err) == (0, "")
     assert out.splitlines()[-1] == f"generated: {FILES} written, 0 unchanged"
-    assert sorted(path.name for path in (home / "generated").iterdir()) == [
+    folder = home / "generated"
+    written = [path for path in folder.rglob("*") if path.is_file()]
+    assert sorted(path.relative_to(folder).as_posix() for path in written) == [
         *("__init__.py", *sorted(SHARED), "gemmgen.lock.json"),
         *("one.py", "two_nn.py", "two_tn.py"),
     ]

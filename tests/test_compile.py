@@ -10,8 +10,7 @@ import triton
 from gemmgen.cost.resources import fits, shared_memory, why_not_compiled
 from gemmgen.cost.tile import FILL, Product, Tile
 from gemmgen.hardware.targets import TARGETS
-from gemmgen.output.folder import SHARED
-from gemmgen.render import render
+from gemmgen.output import alone
 from gemmgen.select.plan import Plan, load, plans
 from gemmgen.spec.parse import parse
 from gemmgen.verification.example import subject
@@ -122,10 +121,8 @@ def test_a_kernel_for_gpus_without_asynchronous_units(tmp_path: Path) -> None:
         '  - {name: k, op: linear, dtype: bf16, epilogue: "silu(acc + bias[n])"}\n'
     )
     (plan,) = plans(parse(spec.encode(), "spec.yaml"))
-    for name in SHARED:
-        (tmp_path / name).write_text(render.shared(name))
-    (tmp_path / "k.py").write_text(render.module(plan, "spec.yaml"))
-    made = list(check_kernel(plan, subject.load(tmp_path / "k.py")))
+    module = subject.load(alone.written(tmp_path, plan, "spec.yaml"))
+    made = list(check_kernel(plan, module))
     assert {one.target for one in made} == set(plan.targets)
     assert "warp_specialized" not in plan.schedules
     assert [one.problems for one in made if one.problems] == []
@@ -157,10 +154,8 @@ def made_here(folder: Path, layout: str, precision: str):
     """A plan of a spec made for the test, and its kernel."""
     text = LAYOUT_SPEC.format(layout=layout, precision=precision)
     (plan,) = plans(parse(text.encode(), "spec.yaml"))
-    for name in SHARED:
-        (folder / name).write_text(render.shared(name))
-    (folder / "k.py").write_text(render.module(plan, "spec.yaml"))
-    return plan, jit_function(subject.load(folder / "k.py"), plan, "tiled")
+    module = subject.load(alone.written(folder, plan, "spec.yaml"))
+    return plan, jit_function(module, plan, "tiled")
 
 
 @pytest.mark.parametrize("layout", all_but({"NN"}, WIDTHS))

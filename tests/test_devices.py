@@ -59,7 +59,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Any:
 
 
 def support_of(module: ModuleType) -> ModuleType:
-    return __import__(f"{module.__package__}._table", fromlist=["Tile"])
+    return subject.runtime(module, "table")
 
 
 def calls(

@@ -245,7 +245,7 @@ def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -
     """What `select` of the generated module takes for contiguous tensors."""
     torch = pytest.importorskip("torch")
     module = pytest.importorskip(f"generated.{name}")
-    from generated import _table
+    from generated._runtime import table as _table
 
     plan, row_of = BY_NAME[name], {}
     for shape in [*SHAPES, Shape(100, 1000, 520), Shape(2048, 512, 4096)]:

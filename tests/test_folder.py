@@ -55,7 +55,12 @@ def states(path: Path, want: Wanted) -> dict[str, State]:
 
 
 def tree(path: Path) -> dict[str, bytes]:
-    return {one.name: one.read_bytes() for one in path.iterdir() if one.is_file()}
+    """What the files of a folder, and of the folders in it, hold."""
+    return {
+        one.relative_to(path).as_posix(): one.read_bytes()
+        for one in path.rglob("*")
+        if one.is_file()
+    }
 
 
 @pytest.fixture
@@ -175,7 +180,16 @@ class TestStates:
         assert states(out, wanted(kernel("mine"), A))["mine.py"] is State.FOREIGN
 
     def test_a_fault_in_a_name_writes_nothing(self, out: Path) -> None:
-        for name in ("../a.py", "A.py", "a.py\n", "a.txt", ".a.py", "a/b.py", ""):
+        for name in (
+            "../a.py",
+            "A.py",
+            "a.py\n",
+            "a.txt",
+            ".a.py",
+            "A/b.py",
+            "a/b/c.py",
+            "a/",
+        ):
             with pytest.raises(ValueError, match="no name for a generated file"):
                 publish(out, Wanted({name: A}, {"spec.yaml"}))
         assert tree(out) == {}
@@ -191,6 +205,95 @@ class TestStates:
         [change] = inspect(out, wanted(A))
         added = change.diff().splitlines()[3:]
         assert added == [f"+{line}" for line in A.splitlines()]
+
+
+BELOW = kernel("below/a")
+
+
+class TestBelow:
+    """Files of a folder in the folder are as safe as those beside it."""
+
+    def test_they_are_written_rewritten_and_removed(self, out: Path) -> None:
+        assert states(out, wanted(A, BELOW))["below/a.py"] is State.MISSING
+        publish(out, wanted(A, BELOW))
+        assert (out / "below/a.py").read_text() == BELOW
+        assert set(states(out, wanted(A, BELOW)).values()) == {State.FRESH}
+        changed = wanted(A, kernel("below/a", 2))
+        assert states(out, changed)["below/a.py"] is State.OUTDATED
+        publish(out, changed)
+        assert states(out, wanted(A))["below/a.py"] is State.LEFTOVER
+        publish(out, wanted(A))
+        assert os.listdir(out) == ["a.py"]
+
+    def test_what_python_compiled_goes_with_the_last_file(self, out: Path) -> None:
+        publish(out, wanted(A, BELOW))
+        (out / "below/__pycache__").mkdir()
+        (out / "below/__pycache__/a.cpython-311.pyc").touch()
+        publish(out, wanted(A))
+        assert os.listdir(out) == ["a.py"]
+
+    @pytest.mark.parametrize("name", ["mine.py", "notes.txt", "deep"])
+    def test_what_is_not_ours_stays(self, out: Path, name: str) -> None:
+        publish(out, wanted(A, BELOW))
+        own = out / "below" / name
+        own.mkdir() if name == "deep" else own.write_text("mine")
+        (out / "below/__pycache__").mkdir()
+        publish(out, wanted(A))
+        assert sorted(os.listdir(out / "below")) == sorted(["__pycache__", name])
+
+    def test_edited_and_foreign_ones_are_refused(self, out: Path) -> None:
+        publish(out, wanted(A, BELOW))
+        (out / "below/a.py").write_text(BELOW.replace("X = 1", "X = 3"))
+        with pytest.raises(Refused, match=r"generated/below/a\.py': edited by hand"):
+            publish(out, wanted(A_NEW, BELOW))
+        assert (out / "a.py").read_text() == A
+        (out / "below/a.py").write_text("mine")
+        with pytest.raises(Refused, match="did not write"):
+            publish(out, wanted(A_NEW, BELOW), force=True)
+
+    def test_a_copy_in_another_folder_is_not_ours(self, out: Path) -> None:
+        publish(out, wanted(A, BELOW))
+        (out / "other").mkdir()
+        (out / "other/a.py").write_text(BELOW)
+        assert set(states(out, wanted(A, BELOW))) == {"a.py", "below/a.py"}
+
+    @pytest.mark.parametrize("kind", ["file", "link"])
+    def test_what_is_in_its_place_is_told(
+        self, out: Path, tmp_path: Path, kind: str
+    ) -> None:
+        publish(out, wanted(A))
+        (tmp_path / "elsewhere").mkdir()
+        if kind == "file":
+            (out / "below").write_text("mine")
+        else:
+            (out / "below").symlink_to(tmp_path / "elsewhere")
+        with pytest.raises(UsageError, match=r"cannot write '.*/below/a\.py': "):
+            publish(out, wanted(A_NEW, BELOW))
+        assert (out / "a.py").read_text() == A
+        assert sorted(os.listdir(out)) == ["a.py", "below"]
+        assert os.listdir(tmp_path / "elsewhere") == []
+
+    def test_a_failure_leaves_no_new_folder(
+        self, out: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        publish(out, wanted(A))
+        before = tree(out)
+
+        def full(*_: object, **__: object) -> NoReturn:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "fsync", full)
+        with pytest.raises(UsageError, match="no space left"):
+            publish(out, wanted(A_NEW, BELOW))
+        assert tree(out) == before
+        assert os.listdir(out) == ["a.py"]
+
+    def test_temporaries_of_dead_builds_are_swept(self, out: Path) -> None:
+        publish(out, wanted(A, BELOW))
+        (out / "below/.a.py.0123456789abcdef.gemmgen-tmp").touch()
+        (out / "below/.a.py.gemmgen-tmp").touch()
+        publish(out, wanted(A, BELOW))
+        assert sorted(os.listdir(out / "below")) == [".a.py.gemmgen-tmp", "a.py"]
 
 
 class TestForeign:
@@ -541,7 +644,7 @@ def forked(act: Callable[[], None]) -> int:
 def standing(out: Path) -> tuple[dict[str, str], int]:
     """The texts that readers see, and how many temporaries lie beside them."""
     files = {name: data.decode() for name, data in tree(out).items()}
-    shown = {name: text for name, text in files.items() if not name.startswith(".")}
+    shown = {n: text for n, text in files.items() if not Path(n).name.startswith(".")}
     return shown, len(files) - len(shown)
 
 
@@ -564,7 +667,7 @@ def counted(act: Callable[[], None], last: int = 0) -> int:
 @pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_a_killed_build_tears_nothing(out: Path, kills: int) -> None:
     """Builds that each rewrite 12 files, killed at moments all over the work."""
-    names = [f"k{number}" for number in range(12)]
+    names = [f"k{number}" for number in range(8)] + [f"below/k{n}" for n in range(4)]
     old, new = (wanted(*(kernel(n, i * 1000) for n in names)) for i in (1, 2))
 
     def churn() -> None:
@@ -598,7 +701,8 @@ def test_builders_at_once_and_killed_tear_nothing(out: Path) -> None:
 
     def wants(source: str, value: int) -> Wanted:
         stem = source.partition(".")[0]
-        texts = (kernel(f"{stem}_{i}", value, source) for i in range(4))
+        names = (f"{stem}_0", f"{stem}_1", f"{stem}/a", "below/" + stem)
+        texts = (kernel(name, value, source) for name in names)
         return wanted(*texts, sources=(source,))
 
     def churn(source: str) -> None:

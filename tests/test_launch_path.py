@@ -19,13 +19,15 @@ pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from gemmgen.output.folder import SHARED  # noqa: E402
-from generated import _checks as checks  # noqa: E402
-from generated import _launch as launch  # noqa: E402
-from generated import _packed as packed  # noqa: E402
-from generated import _remember as remember  # noqa: E402
-from generated import _replay as replay  # noqa: E402
-from generated import _support as support  # noqa: E402
-from generated import _table as table_  # noqa: E402
+from generated._runtime import (  # noqa: E402
+    checks,
+    launch,
+    packed,
+    remember,
+    replay,
+    support,
+)  # fmt: skip
+from generated._runtime import table as table_  # noqa: E402
 
 CPU = torch.device("cpu")
 ANY = table_.ANY
@@ -657,4 +659,4 @@ def test_the_last_element_decides_not_the_count() -> None:
 
 def test_the_shared_modules_import_without_a_gpu() -> None:
     for name in SHARED:
-        assert importlib.import_module(f"generated.{name.removesuffix('.py')}")
+        assert importlib.import_module(f"generated.{name[:-3].replace('/', '.')}")

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.output.folder import SHARED
+from gemmgen.output import alone
+from gemmgen.output.folder import RUNTIME, SHARED
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate.host_faults import host_families, on_the_host
@@ -41,15 +42,14 @@ def written(
     folder: Path, kernel: str, change: tuple[str, str] | None = None
 ) -> Subject:
     """The folder of one kernel, with a text of all its modules replaced, if any."""
-    folder.mkdir()
     texts = {
         name: (ROOT / "generated" / name).read_text(encoding="utf-8")
         for name in (*SHARED, f"{kernel}.py")
     }
-    for name, text in texts.items():
-        (folder / name).write_text(
-            text.replace(*change) if change else text, encoding="utf-8"
-        )
+    changed = {
+        name: text.replace(*change) if change else text for name, text in texts.items()
+    }
+    alone.write(folder, changed)
     assert change is None or any(change[0] in text for text in texts.values())
     return Subject(PLANS[kernel], folder / f"{kernel}.py")
 
@@ -66,78 +66,78 @@ class Hole:
 
 KEY, CONDITION = "part of a key dropped", "condition dropped"
 HOLES = {
-    "key without shape": Hole("_remember.py", KEY, "one.shape"),
-    "key without strides": Hole("_remember.py", KEY, "one.stride()"),
-    "key without dtype": Hole("_remember.py", KEY, "one.dtype"),
-    "key without device": Hole("_remember.py", KEY, "one.get_device()"),
-    "key without alignment": Hole("_remember.py", KEY, "address & 15"),
-    "key without gradient": Hole("_remember.py", KEY, "one.requires_grad"),
-    "key without neg bit": Hole("_remember.py", KEY, "one.is_neg()"),
+    "key without shape": Hole("remember.py", KEY, "one.shape"),
+    "key without strides": Hole("remember.py", KEY, "one.stride()"),
+    "key without dtype": Hole("remember.py", KEY, "one.dtype"),
+    "key without device": Hole("remember.py", KEY, "one.get_device()"),
+    "key without alignment": Hole("remember.py", KEY, "address & 15"),
+    "key without gradient": Hole("remember.py", KEY, "one.requires_grad"),
+    "key without neg bit": Hole("remember.py", KEY, "one.is_neg()"),
     "key without sign": Hole(
-        "_remember.py",
+        "remember.py",
         "statement dropped",
         "key.append(math.copysign(1.0, number))",
         "gemm_nn_bf16_alpha_beta",
     ),
-    "stream left out": Hole("_replay.py", KEY, "stream(index)"),
-    "compiled for another device": Hole("_packed.py", KEY, "launch.device.index, "),
+    "stream left out": Hole("replay.py", KEY, "stream(index)"),
+    "compiled for another device": Hole("packed.py", KEY, "launch.device.index, "),
     "current device forgotten": Hole(
-        "_remember.py", CONDITION, "repeat.device != current_device()"
+        "remember.py", CONDITION, "repeat.device != current_device()"
     ),
     "on_device dropped": Hole(
-        "_replay.py", "with dropped", "with on_device(launch.device)"
+        "replay.py", "with dropped", "with on_device(launch.device)"
     ),
     "capture forgotten": Hole(
-        "_replay.py", CONDITION, "torch.cuda.is_current_stream_capturing()"
+        "replay.py", CONDITION, "torch.cuda.is_current_stream_capturing()"
     ),
     "workspace of a graph shared": Hole(
-        "_launch.py", CONDITION, "torch.cuda.is_current_stream_capturing()"
+        "launch.py", CONDITION, "torch.cuda.is_current_stream_capturing()"
     ),
-    "record of all threads": Hole("_table.py", "threads share", "threading.local"),
+    "record of all threads": Hole("table.py", "threads share", "threading.local"),
     "global scratch ignored": Hole(
-        "_replay.py", "never taken", "if made.metadata.global_scratch_size"
+        "replay.py", "never taken", "if made.metadata.global_scratch_size"
     ),
     "tf32 not noted": Hole(
-        "_launch.py", "never taken", "if not ROUNDS and any", "linear_clamp"
+        "launch.py", "never taken", "if not ROUNDS and any", "linear_clamp"
     ),
     "addresses not compared": Hole(
-        "_remember.py", "never taken", "if launch.addresses != addresses_of("
+        "remember.py", "never taken", "if launch.addresses != addresses_of("
     ),
     "gaps between leading axes": Hole(
-        "_families.py", CONDITION, "not tensor.is_contiguous()"
+        "families.py", CONDITION, "not tensor.is_contiguous()"
     ),
     "leading axes of another operand": Hole(
-        "_families.py", "never taken", "if shape[:count] != leading:"
+        "families.py", "never taken", "if shape[:count] != leading:"
     ),
-    "rows too far": Hole("_families.py", CONDITION, "self.most < M"),
+    "rows too far": Hole("families.py", CONDITION, "self.most < M"),
     "rows of another device": Hole(
-        "_remember.py", CONDITION, "family.device.index == current_device()"
+        "remember.py", CONDITION, "family.device.index == current_device()"
     ),
-    "hooks forgotten": Hole("_remember.py", CONDITION, "hooked()"),
-    "hooks forgotten at first": Hole("_replay.py", CONDITION, "hooked()"),
-    "signatures not bounded": Hole(
-        "_remember.py", "limit dropped", "MOST_CALLS = 1024"
-    ),
-    "addresses not bounded": Hole("_replay.py", "limit dropped", "MOST_ARGUMENTS = 64"),
+    "hooks forgotten": Hole("remember.py", CONDITION, "hooked()"),
+    "hooks forgotten at first": Hole("replay.py", CONDITION, "hooked()"),
+    "signatures not bounded": Hole("remember.py", "limit dropped", "MOST_CALLS = 1024"),
+    "addresses not bounded": Hole("replay.py", "limit dropped", "MOST_ARGUMENTS = 64"),
     "memory for profiling ignored": Hole(
-        "_replay.py", CONDITION, "made.metadata.profile_scratch_size"
+        "replay.py", CONDITION, "made.metadata.profile_scratch_size"
     ),
-    "not tried first": Hole("_replay.py", CONDITION, "not trusted(launch.device)"),
-    "kernels of a folder confused": Hole("_packed.py", KEY, "launch.kernel.fn, "),
-    "warps and stages forgotten": Hole("_packed.py", KEY, ", *launch.options.values()"),
-    "tensors kept alive": Hole(
-        "_replay.py", "argument by name dropped", ", tensors=()"
-    ),
+    "not tried first": Hole("replay.py", CONDITION, "not trusted(launch.device)"),
+    "kernels of a folder confused": Hole("packed.py", KEY, "launch.kernel.fn, "),
+    "warps and stages forgotten": Hole("packed.py", KEY, ", *launch.options.values()"),
+    "tensors kept alive": Hole("replay.py", "argument by name dropped", ", tensors=()"),
     "nothing remembered": Hole(
-        "_replay.py", "statement dropped", "RECORD.launches.append((launch, found))"
+        "replay.py",
+        "statement dropped",
+        "RECORD.launches.append((launch, found))",
     ),
     "version of out stays": Hole(
-        "_remember.py",
+        "remember.py",
         "statement dropped",
         "torch.autograd.graph.increment_version(one)",
     ),
     "overlap not looked for": Hole(
-        "_remember.py", "never taken", "not harmless(repeat.overlaps, addresses)"
+        "remember.py",
+        "never taken",
+        "not harmless(repeat.overlaps, addresses)",
     ),
 }
 """By what a launcher gets wrong, for calls that it remembers."""
@@ -145,7 +145,7 @@ HOLES = {
 
 def mutant(hole: Hole) -> str:
     """The one text of a file that has the fault."""
-    source = (ROOT / "generated" / hole.file).read_text(encoding="utf-8")
+    source = (ROOT / "generated" / RUNTIME / hole.file).read_text(encoding="utf-8")
     whole = ast.unparse(ast.parse(source)).count(hole.lost)
     found = [
         one.source
@@ -164,8 +164,9 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     subjects = {}
     for name, hole in HOLES.items():
         subjects[name] = written(root / name.replace(" ", "_"), hole.kernel)
-        path = subjects[name].path.with_name(hole.file)
-        path.write_text(mutant(hole), encoding="utf-8")
+        alone.write(
+            subjects[name].path.parent, {f"{RUNTIME}/{hole.file}": mutant(hole)}
+        )
     found = run_launches(list(subjects.values()), "ci", 0)
     return dict(zip(subjects, found, strict=True))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.output.folder import SHARED
+from gemmgen.output import alone
 from gemmgen.render import render
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
@@ -140,16 +140,14 @@ FAULTS: dict[str, Fault] = {
 
 def planted(folder: Path, fault: Fault) -> process.Subject:
     """The kernel's folder with the fault wherever its text stands."""
-    folder.mkdir()
-    texts = {name: render.shared(name) for name in SHARED}
-    texts["layer.py"] = render.module(PLAN, "spec.yaml")
+    file = alone.file_of(PLAN)
+    texts = {**alone.shared_texts(), file: render.module(PLAN, "spec.yaml")}
     assert any(fault.before in text for text in texts.values()), fault.before
-    for name, text in texts.items():
-        changed = text.replace(fault.before, fault.after)
-        (folder / name).write_text(changed, encoding="utf-8")
-    return process.Subject(
-        PLAN, folder / "layer.py", "spec.yaml", schedule=fault.schedule
+    alone.write(
+        folder,
+        {name: text.replace(fault.before, fault.after) for name, text in texts.items()},
     )
+    return process.Subject(PLAN, folder / file, "spec.yaml", schedule=fault.schedule)
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gemmgen.output import alone
 from gemmgen.output.folder import SHARED
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate import host_excuses, selftest
@@ -13,7 +14,7 @@ from gemmgen.verification.mutate.host_faults import host_families, on_the_host
 from gemmgen.verification.mutate.host_mutants import host_mutants
 from gemmgen.verification.mutate.mutants import mutated
 from gemmgen.verification.mutate.selftest import Kill, kill_table, self_test
-from gemmgen.verification.mutate.shared_trial import shared_texts, trial_plans, written
+from gemmgen.verification.mutate.shared_trial import trial_plans, written
 from gemmgen.verification.run.pool import run_launches, run_properties
 from gemmgen.verification.run.process import Subject
 
@@ -45,7 +46,7 @@ def play(
 
     monkeypatch.setattr(selftest, "run_properties", run("properties"))
     monkeypatch.setattr(selftest, "run_launches", run("launches"))
-    few = {name: text for name, text in shared_texts().items() if name in files}
+    few = {name: text for name, text in alone.shared_texts().items() if name in files}
     monkeypatch.setattr(selftest, "shared_texts", lambda: few)
     monkeypatch.setattr(selftest, "trial_plans", lambda: TRIED)
     return asked
@@ -53,7 +54,7 @@ def play(
 
 def text_of(subject: Subject, file: str = "") -> str:
     """A file beside a kernel's, or the kernel's own."""
-    path = subject.path.with_name(file) if file else subject.path
+    path = subject.path.parent / file if file else subject.path
     return path.read_text(encoding="utf-8")
 
 
@@ -94,16 +95,16 @@ def test_a_mutant_that_passes_everything_survives(
 def test_what_launchers_share_is_tried_by_kernels_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    file, last = "_launch.py", TRIED[-1].name
+    file, last = "_runtime/launch.py", TRIED[-1].name
 
     def passes(name: str, one: Subject) -> bool:
-        changed = text_of(one, file) != shared_texts()[file]
+        changed = text_of(one, file) != alone.shared_texts()[file]
         return not changed or (name, one.plan.name) != ("properties", last)
 
     asked = play(monkeypatch, passes, [file])
     (outcome,), kills = self_test([], "cpu", "quick", 0, None, shared=True)
     assert (outcome.kernel, outcome.status) == (file, "passed")
-    made = list(host_mutants(file, shared_texts()[file]))
+    made = list(host_mutants(file, alone.shared_texts()[file]))
     assert [one.mutant for one in kills] == [one.name for one in made]
     tried = sum(not one.excuse("cpu") for one in made)
     each = 2 * len(TRIED)  # of the healthy kernels too
@@ -148,7 +149,7 @@ def test_kernels_by_which_shared_modules_are_tried_are_healthy(tmp_path: Path) -
 def test_every_excuse_is_of_a_mutant() -> None:
     """One that excuses nothing is of a text that is no more."""
     for name, rows in host_excuses._SAME.items():
-        source = shared_texts()[name]
+        source = alone.shared_texts()[name]
         made = list(mutated(source, host_families(), on_the_host))
         for row in rows:
             assert any(row.covers(one) for one in made), row

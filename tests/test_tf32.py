@@ -10,6 +10,8 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+from generated._runtime import launch  # noqa: E402
+
 from gemmgen import api  # noqa: E402
 from gemmgen.cost.tile import Product  # noqa: E402
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
@@ -30,7 +32,6 @@ from gemmgen.verification.example.aligned import (  # noqa: E402
     jit_function,
 )
 from gemmgen.verification.machine.compiled import check_kernel  # noqa: E402
-from generated import _launch as launch  # noqa: E402
 from tests.slow import all_but  # noqa: E402
 
 SPECIALIZED = "warp_specialized"

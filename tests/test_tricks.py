@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.base import files
+from gemmgen.base import files, tree
 from gemmgen.base.errors import SpecErrors, UsageError
 from gemmgen.cli.main import main
 
@@ -154,17 +154,17 @@ def test_nothing_is_imported_before_control_c_is_answered() -> None:
 def test_a_lock_that_somebody_keeps_is_said(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(files, "PATIENCE", 0.1)
+    monkeypatch.setattr(tree, "PATIENCE", 0.1)
     Path("generated").mkdir()
     held = os.open("generated", os.O_RDONLY)
     fcntl.flock(held, fcntl.LOCK_EX)
     with (
         pytest.raises(UsageError, match=r"cannot lock 'generated': .* has had"),
-        files.pinned(Path("generated"), write=True),
+        tree.pinned(Path("generated"), write=True),
     ):
         pass
     os.close(held)
-    with files.pinned(Path("generated"), write=True) as folder:
+    with tree.pinned(Path("generated"), write=True) as folder:
         assert folder is not None and folder.locked
 
 
@@ -174,7 +174,7 @@ def test_a_lock_says_whose_it_is(home: Path) -> None:
     fcntl.flock(held, fcntl.LOCK_EX)
     if f":{os.fstat(held).st_ino} " not in Path("/proc/locks").read_text():
         pytest.skip("this file system's locks are not listed")
-    assert files._holder(held).startswith(f"process {os.getpid()} (")
+    assert tree._holder(held).startswith(f"process {os.getpid()} (")
     os.close(held)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.output.folder import SHARED
+from gemmgen.output import alone
 from gemmgen.render import render
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
@@ -188,12 +188,9 @@ def subject(
     folder: Path, plan: Plan, edit: Callable[[str], str] = str
 ) -> process.Subject:
     """A module of its own folder, with its text edited."""
-    folder.mkdir()
-    path = folder / f"{plan.name}.py"
-    path.write_text(edit(render.module(plan, "spec.yaml")), encoding="utf-8")
-    for name in SHARED:
-        (folder / name).write_text(render.shared(name), encoding="utf-8")
-    return process.Subject(plan, path, "spec.yaml")
+    text = edit(render.module(plan, "spec.yaml"))
+    alone.write(folder, {**alone.shared_texts(), alone.file_of(plan): text})
+    return process.Subject(plan, folder / alone.file_of(plan), "spec.yaml")
 
 
 def planted(fault: Fault, text: str) -> str:

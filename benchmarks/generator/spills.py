@@ -32,8 +32,7 @@ sys.path.insert(0, str(ROOT))
 import triton  # noqa: E402
 
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
-from gemmgen.output.folder import SHARED  # noqa: E402
-from gemmgen.render import render  # noqa: E402
+from gemmgen.output import alone  # noqa: E402
 from gemmgen.select.plan import Plan, plans  # noqa: E402
 from gemmgen.select.tile_text import parsed, spelled  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402
@@ -132,11 +131,8 @@ def tasks(names: Sequence[str], targets: tuple[str, ...]) -> Iterator[Task]:
 
 def write(folder: Path, names: Sequence[str], targets: tuple[str, ...]) -> None:
     """The kernels' modules, and what they import."""
-    for shared in SHARED:
-        (folder / shared).write_text(render.shared(shared), encoding="utf-8")
     for name in names:
-        text = render.module(planned(name, targets), "spec.yaml")
-        (folder / f"{name}.py").write_text(text, encoding="utf-8")
+        alone.written(folder, planned(name, targets), "spec.yaml")
 
 
 @cache

@@ -16,7 +16,6 @@ Exits with 1 if a healthy result is refused, or a fault passes both tiers.
 """
 
 import argparse
-import shutil
 import sys
 import tempfile
 import time
@@ -30,7 +29,7 @@ from torch import Tensor
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from gemmgen.output.folder import SHARED  # noqa: E402
+from gemmgen.output import alone  # noqa: E402
 from gemmgen.render import render  # noqa: E402
 from gemmgen.select.plan import Plan, load  # noqa: E402
 from gemmgen.tables.schedules import FALLBACK  # noqa: E402
@@ -78,11 +77,9 @@ class Bench:
         if not edit:
             return subject.launcher(plan, subject.load(healthy))
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        for shared in SHARED:
-            shutil.copy(ROOT / "generated" / shared, folder)
-        path = folder / f"{name}.py"
-        path.write_text(_edited(plan, one_schedule(plan), edit), encoding="utf-8")
-        return subject.launcher(plan, subject.load(path))
+        made = {alone.file_of(plan): _edited(plan, one_schedule(plan), edit)}
+        alone.write(folder, {**alone.shared_texts(), **made})
+        return subject.launcher_in(folder, plan)
 
     def inputs(self, name: str, kind: str, k: int, seed: int) -> Inputs:
         """A [SIDE, K] and B [K, SIDE] of one kind of data."""

@@ -26,7 +26,10 @@ _HASHES = re.compile(
     r"# gemmgen-format: (?P<format>\d{1,9})  "
     r"entry: (?P<entry>[0-9a-f]{16})  body: (?P<body>[0-9a-f]{16})\r?\n"
 )
-_NAME = re.compile(r"(?:#[^\n]*\n)*?#   name: (?P<name>[a-z_][a-z0-9_]*)\r?\n")
+_NAME = re.compile(
+    r"(?:#[^\n]*\n)*?"
+    r"#   name: (?P<name>(?:[a-z_][a-z0-9_]*/)?[a-z_][a-z0-9_]*)\r?\n"
+)
 
 
 @dataclass(frozen=True)

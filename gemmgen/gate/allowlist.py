@@ -31,18 +31,19 @@ _IMPORTS_FROM: dict[tuple[int, str], set[tuple[str, str | None]]] = {
     (0, _HOPPER): {("mbarrier", None), ("tma", None)},
 }
 _SHARED = {
-    "_checks": {"check", "number", "result", "split"},
-    "_launch": {"Block", "Launch"},
-    "_remember": {"remembered"},
-    "_replay": {"run"},
-    "_support": {
+    "checks": {"check", "number", "result", "split"},
+    "launch": {"Block", "Launch"},
+    "remember": {"remembered"},
+    "replay": {"run"},
+    "support": {
         "alignment", "cdiv", "load_block", "offset_type", "rows", "store_block", *FAST,
     },
-    "_table": {"ANY", "FILL", "FULL", "Tile", "select", *GRIDS},
+    "table": {"ANY", "FILL", "FULL", "Tile", "select", *GRIDS},
 }  # fmt: skip
 _OF_SHARED = set().union(*_SHARED.values())
 _IMPORTS_FROM |= {
-    (1, module): {(name, None) for name in names} for module, names in _SHARED.items()
+    (1, f"_runtime.{module}"): {(name, None) for name in names}
+    for module, names in _SHARED.items()
 }
 _BUILTINS = {"float", "min", "range", "tuple"}
 _ATTRIBUTES = {

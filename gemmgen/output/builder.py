@@ -16,6 +16,7 @@ from gemmgen.output import folder, lockfile
 from gemmgen.output.folder import (
     LOCK,
     PACKAGE,
+    RUNTIME,
     SHARED,
     Change,
     Contents,
@@ -181,9 +182,9 @@ def _sources(specs: Sequence[Path], target: Path) -> dict[str, Path]:
 
 
 def _check_names(kernels: Iterable[_Kernel]) -> None:
-    owners = dict.fromkeys((PACKAGE, *SHARED), "gemmgen")
+    owners = dict.fromkeys((Path(PACKAGE).stem, RUNTIME), "gemmgen")
     for kernel in kernels:
-        other = owners.setdefault(kernel.file, kernel.source)
+        other = owners.setdefault(kernel.plan.name, kernel.source)
         if other != kernel.source:
             raise UsageError(
                 f"kernel {quoted(kernel.plan.name)} of {quoted(kernel.source)} has a "

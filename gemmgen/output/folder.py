@@ -12,25 +12,30 @@ from pathlib import Path
 
 from gemmgen.base import header
 from gemmgen.base.errors import UsageError, quoted
-from gemmgen.base.files import Folder, pinned, shown, terminable
+from gemmgen.base.files import shown, terminable
 from gemmgen.base.header import Header
+from gemmgen.base.tree import Folder, pinned
 
 PACKAGE = "__init__.py"
+RUNTIME = "_runtime"
+"""The folder of what all launchers share."""
 SHARED = (
-    "_support.py",
-    "_table.py",
-    "_checks.py",
-    "_launch.py",
-    "_packed.py",
-    "_repeats.py",
-    "_replay.py",
-    "_families.py",
-    "_remember.py",
+    "_runtime/__init__.py",
+    "_runtime/package.py",
+    "_runtime/support.py",
+    "_runtime/table.py",
+    "_runtime/checks.py",
+    "_runtime/launch.py",
+    "_runtime/packed.py",
+    "_runtime/repeats.py",
+    "_runtime/replay.py",
+    "_runtime/families.py",
+    "_runtime/remember.py",
 )
-"""What all launchers share, each module using those before it."""
+"""The files in it, each using those before it."""
 LOCK = "gemmgen.lock.json"
 
-_MODULE = re.compile(r"[a-z_][a-z0-9_]*\.py")
+_MODULE = re.compile(r"(?:[a-z_][a-z0-9_]*/)?[a-z_][a-z0-9_]*\.py")
 
 
 class State(Enum):
@@ -58,7 +63,7 @@ class Found:
     def kernel(self) -> str | None:
         """The kernel that the file holds, None for any other file."""
         ours = self.header
-        if ours is None or ours.source is None or ours.name != Path(self.name).stem:
+        if ours is None or ours.source is None or ours.name != _stem(self.name):
             return None
         return ours.name
 
@@ -201,9 +206,14 @@ def _of(file: Found, sources: Set[str]) -> bool:
     """Whether a build of `sources` answers for this file."""
     if file.header is None:
         return False
-    if file.header.name not in (None, Path(file.name).stem):
+    if file.header.name not in (None, _stem(file.name)):
         return False  # a copy that somebody made of a generated file
     return file.header.source is None or file.header.source in sources
+
+
+def _stem(name: str) -> str:
+    """What the header of a file of this name calls it."""
+    return name.removesuffix(".py")
 
 
 def _source(file: Found) -> str:
@@ -232,7 +242,7 @@ def _judge(file: Found, text: str, wanted: Wanted) -> tuple[State, str]:
         return State.FRESH, ""
     if file.name == LOCK and file.text is not None:
         return State.OUTDATED, ""
-    if ours is None or ours.name not in (None, Path(file.name).stem):
+    if ours is None or ours.name not in (None, _stem(file.name)):
         return State.FOREIGN, "gemmgen did not write this file; move it away"
     others = ours.source is not None and ours.source not in wanted.sources
     if others and wanted.lives(_source(file)):

@@ -160,12 +160,12 @@ class LauncherText:
     def imports(self) -> list[tuple[str, list[str]]]:
         """What the module takes from those that launchers share: whence, the names."""
         taken = {
-            "_checks": self.checking,
-            "_launch": self.launching,
-            "_remember": ["remembered"],
-            "_replay": ["run"],
-            "_support": self.support,
-            "_table": self.tabling,
+            "checks": self.checking,
+            "launch": self.launching,
+            "remember": ["remembered"],
+            "replay": ["run"],
+            "support": self.support,
+            "table": self.tabling,
         }
         return [(module, names) for module, names in taken.items() if names]
 

@@ -7,6 +7,7 @@ import ast
 import functools
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import black
 from black.mode import TargetVersion
@@ -92,9 +93,9 @@ def package(names: Sequence[str]) -> str:
 
 def shared(file: str) -> str:
     """A module that all launchers share, the same for every folder."""
-    name = file.removeprefix("_").removesuffix(".py")
-    head = header.head(None, header.entry_hash(name), [f"name: _{name}"])
-    text = (RUNTIME / file).read_text(encoding="utf-8")
+    name = file.removesuffix(".py")
+    head = header.head(None, header.entry_hash(name), [f"name: {name}"])
+    text = (RUNTIME / Path(file).name).read_text(encoding="utf-8")
     return header.seal(head + text)
 
 

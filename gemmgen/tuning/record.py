@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gemmgen.base.files import blamed, pinned
+from gemmgen.base.files import blamed
+from gemmgen.base.tree import pinned
 from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import Target
 from gemmgen.select.plan import Plan

@@ -17,8 +17,7 @@ import torch
 from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import Target
 from gemmgen.measurement import Device, Problem, judge, problem, race
-from gemmgen.output.folder import SHARED
-from gemmgen.render import render
+from gemmgen.output import alone
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
 from gemmgen.select.tile_text import spelled
@@ -98,7 +97,7 @@ class Trial:
 
     @property
     def _table(self) -> ModuleType:
-        return __import__(f"{self.module.__package__}._table", fromlist=["Tile"])
+        return subject.runtime(self.module, "table")
 
     def _call(self, tile: Tile, given: Problem, outs: tuple[torch.Tensor, ...]) -> Call:
         """Launch one tile and return the compiled kernel."""
@@ -162,8 +161,4 @@ def _module(plan: Plan) -> ModuleType:
     """The rendered module, imported; its folder lasts as long as the process."""
     folder = Path(tempfile.mkdtemp(prefix="gemmgen-tune-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for name in SHARED:
-        (folder / name).write_text(render.shared(name), encoding="utf-8")
-    path = folder / f"{plan.name}.py"
-    path.write_text(render.module(plan, "tune"), encoding="utf-8")
-    return subject.load(path)
+    return subject.load(alone.written(folder, plan, "tune"))

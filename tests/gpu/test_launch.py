@@ -86,7 +86,7 @@ def size_class(size: int) -> int:
 
 def test_new_sizes_compile_few_kernels(generated) -> None:
     """Contiguous NT operands: one for a tile, N and K by class, rows by alignment."""
-    from generated._support import select
+    from generated._runtime.table import select
 
     module, expected = sys.modules["generated.gemm_nt_fp16"], set()
     draw = random.Random(0)

@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import torch
 
+from gemmgen.output.folder import RUNTIME
 from gemmgen.select.plan import Plan
 from gemmgen.tables.schedules import FALLBACK, SCHEDULES, described
 from gemmgen.verification.oracle.comparison import Block
@@ -134,6 +135,12 @@ def forget() -> None:
         if name.partition(".")[0] in _loaded:
             del sys.modules[name]
     _loaded.clear()
+
+
+def runtime(module: ModuleType, name: str) -> ModuleType:
+    """One of the modules that the launchers of a kernel's folder share."""
+    folder = module.__name__.rpartition(".")[0]
+    return importlib.import_module(f"{folder}.{RUNTIME}.{name}")
 
 
 def again(module: ModuleType) -> ModuleType:

@@ -17,6 +17,7 @@ import torch
 import triton
 from triton.runtime._allocation import set_profile_allocator
 
+from gemmgen.output.folder import RUNTIME
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import numbers
 from gemmgen.verification.example import subject
@@ -245,8 +246,8 @@ def _versioned(call: Call) -> list[torch.Tensor]:
 
 def shared_by(module: ModuleType) -> list[ModuleType]:
     """The modules that a kernel's folder shares."""
-    package = module.__name__.rpartition(".")[0]
-    return [one for name, one in sys.modules.items() if name.startswith(f"{package}._")]
+    folder = f"{module.__name__.rpartition('.')[0]}.{RUNTIME}."
+    return [one for name, one in sys.modules.items() if name.startswith(folder)]
 
 
 @contextmanager

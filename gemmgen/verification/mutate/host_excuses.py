@@ -48,7 +48,7 @@ class _Same:
 
 
 _SAME: dict[str, tuple[_Same, ...]] = {
-    "_support.py": (
+    "_runtime/support.py": (
         _Same(
             "condition dropped",
             "torch.cuda.current_device()",
@@ -63,7 +63,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
             "what is a multiple of 32 is one of 16",
         ),
     ),
-    "_table.py": (
+    "_runtime/table.py": (
         _Same("condition dropped", "not tile.waves or", _SLOWER, "and tile.fills("),
         _Same(
             "condition dropped",
@@ -77,7 +77,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("bound moved by one", "needed <= room", _EITHER),
         _Same("bound moved by one", "self.split_k > 0", "no tile has 0 parts of K"),
     ),
-    "_checks.py": (
+    "_runtime/checks.py": (
         _Same(
             "condition dropped",
             "__torch_dispatch__",
@@ -141,12 +141,12 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("condition dropped", "not one.numel()", _EMPTY, "if distance >="),
         _Same("never taken", "if not tensor.numel():", _EMPTY),
     ),
-    "_launch.py": (
+    "_runtime/launch.py": (
         _Same("always taken", "if parts > 1 else 1", _MORE_ROOM),
         _Same("bound moved by one", "parts > 1", _MORE_ROOM),
         _Same("bound moved by one", "found[1].numel() < tiles", _ANEW),
     ),
-    "_packed.py": (
+    "_runtime/packed.py": (
         _Same("statement dropped", "super().__init__()", _DICT),
         _Same("always taken", "MOST_MAPS", _ANEW),
         _Same("part of a key dropped", "one.matrix.dtype", _ONE_DTYPE),
@@ -166,16 +166,16 @@ _SAME: dict[str, tuple[_Same, ...]] = {
             "tuple(made.metadata.tensordesc_meta)",
         ),
     ),
-    "_replay.py": (
+    "_runtime/replay.py": (
         _Same("always taken", "MOST_ARGUMENTS", _ANEW),
         _Same("statement dropped", "super().__init__()", _DICT),
     ),
-    "_families.py": (
+    "_runtime/families.py": (
         _Same("argument by name dropped", "torch.empty_strided(", _OTHER_ENTRY),
         _Same("bound moved by one", "launch.sizes[0] > self.most", _SLOWER),
         _Same("bound moved by one", "self.most < M", _SLOWER),
     ),
-    "_repeats.py": (
+    "_runtime/repeats.py": (
         _Same("argument by name dropped", "dynamic_dims_", "it is torch's default"),
         _Same(
             "condition dropped",
@@ -207,7 +207,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
             "tensors that touch are looked at once more",
         ),
     ),
-    "_remember.py": (
+    "_runtime/remember.py": (
         _Same("always taken", "if out is None:", _NOT_ALIKE),
         _Same(
             "never taken",
@@ -244,7 +244,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
 """By module."""
 
 _SAME_ON_OLDEST: dict[str, tuple[_Same, ...]] = {
-    "_launch.py": (
+    "_runtime/launch.py": (
         _Same(
             "condition dropped",
             "self.to_tf32 and ROUNDS",
@@ -254,7 +254,7 @@ _SAME_ON_OLDEST: dict[str, tuple[_Same, ...]] = {
         _Same("never taken", "self.to_tf32 and ROUNDS", _NOT_YET),
         _Same("condition dropped", "not ROUNDS and", _NOT_YET, "if any("),
     ),
-    "_packed.py": (
+    "_runtime/packed.py": (
         _Same("never taken", "kernel_signature", _NOT_YET),
         _Same("never taken", "found.nested", _NOT_YET),
         _Same(

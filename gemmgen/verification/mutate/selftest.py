@@ -3,7 +3,6 @@
 What survives without being listed as equivalent is a hole in the verification.
 """
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,11 +10,12 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from gemmgen.output.folder import SHARED
+from gemmgen.output.alone import shared_texts, write
+from gemmgen.output.folder import RUNTIME, SHARED
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate.host_mutants import host_mutants
 from gemmgen.verification.mutate.mutants import Mutant, mutants
-from gemmgen.verification.mutate.shared_trial import shared_texts, trial_plans, written
+from gemmgen.verification.mutate.shared_trial import trial_plans, written
 from gemmgen.verification.run.pool import run_launches, run_properties
 from gemmgen.verification.run.process import Subject
 
@@ -113,12 +113,13 @@ def _of_kernels(folder: Path, subjects: Sequence[Subject]) -> Iterator[_Trial]:
 
 def _changed(folder: Path, subject: Subject, mutant: Mutant) -> Subject:
     """The mutant's module in a folder of its own, beside the support module."""
+    texts = {
+        name: (subject.path.parent / name).read_text(encoding="utf-8")
+        for name in SHARED
+    }
     own = folder / subject.plan.name
-    own.mkdir(parents=True, exist_ok=True)
-    for name in SHARED:
-        shutil.copy(subject.path.with_name(name), own)
+    write(own, {**texts, subject.path.name: mutant.source})
     path = own / subject.path.name
-    path.write_text(mutant.source, encoding="utf-8")
     return Subject(subject.plan, path, subject.spec, schedule=mutant.schedule)
 
 
@@ -142,7 +143,7 @@ def _ill(
     healthy = [written(folder / plan.name, plan, {}) for plan in trial_plans()]
     outcomes = [one for check in _CHECKS for one in verified[check](healthy)]
     return [
-        replace(one, kernel=SHARED[0], check="self-test")
+        replace(one, kernel=RUNTIME, check="self-test")
         for one in outcomes
         if not one.ok
     ]

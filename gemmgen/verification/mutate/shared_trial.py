@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from gemmgen.output.folder import SHARED
+from gemmgen.output import alone
 from gemmgen.render import render
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
@@ -70,21 +70,12 @@ def trial_plans() -> tuple[Plan, ...]:
 
 
 @cache
-def shared_texts() -> Mapping[str, str]:
-    """The modules that launchers share, by their file's name."""
-    return {name: render.shared(name) for name in SHARED}
-
-
-@cache
 def _module(plan: Plan) -> str:
     return render.module(plan, "self-test")
 
 
 def written(folder: Path, plan: Plan, changed: Mapping[str, str]) -> Subject:
     """A kernel in a folder of its own, with the text of some shared modules changed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{plan.name}.py"
-    path.write_text(_module(plan), encoding="utf-8")
-    for name, text in {**shared_texts(), **changed}.items():
-        (folder / name).write_text(text, encoding="utf-8")
-    return Subject(plan, path)
+    made = {alone.file_of(plan): _module(plan)}
+    alone.write(folder, {**alone.shared_texts(), **made, **changed})
+    return Subject(plan, folder / alone.file_of(plan))

@@ -11,8 +11,8 @@ from triton.experimental.gluon.language import NVMMASharedLayout
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as GluonDescriptor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from ._support import INTERPRETED
-from ._table import Tile
+from .support import INTERPRETED
+from .table import Tile
 
 # Whether descriptors can be asked to round, as those of newer Tritons can.
 ROUNDS = "round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__

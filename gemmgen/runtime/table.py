@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ._support import architecture, cdiv, processors, shared_memory
+from .support import architecture, cdiv, processors, shared_memory
 
 ANY = math.inf
 FILL = -1  # as many parts of K as there are SMs for; 2 * FILL: twice as many

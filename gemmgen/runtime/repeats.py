@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ._checks import extent
+from .checks import extent
 
 MOST_LATEST = 8  # signatures that a call is held against in turn
 ALIGNED = 16  # bytes, on which the allocator puts whatever is no view

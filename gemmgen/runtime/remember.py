@@ -13,12 +13,12 @@ from typing import Any, TypeVar
 
 import torch
 
-from ._families import Family, but_for_rows, empty
-from ._launch import Launch, addresses_of
-from ._repeats import Latest, Repeat, alike, harmless, overlaps
-from ._replay import Replay, hooked, replaying
-from ._support import INTERPRETED
-from ._table import RECORD
+from .families import Family, but_for_rows, empty
+from .launch import Launch, addresses_of
+from .repeats import Latest, Repeat, alike, harmless, overlaps
+from .replay import Replay, hooked, replaying
+from .support import INTERPRETED
+from .table import RECORD
 
 MOST_CALLS = 1024  # signatures that a launcher remembers
 MOST_FAMILIES = 256  # and families of them

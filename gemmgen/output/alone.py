@@ -1,0 +1,38 @@
+"""Kernels in a folder that nobody else sees: to be tried, timed or changed.
+
+Unlike a build it looks at nothing that lies there and holds no lock.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from gemmgen.output.folder import SHARED
+from gemmgen.render import render
+from gemmgen.select.plan import Plan
+
+
+@cache
+def shared_texts() -> Mapping[str, str]:
+    """The files that launchers share, by name."""
+    return {name: render.shared(name) for name in SHARED}
+
+
+def file_of(plan: Plan) -> str:
+    """The name of the file that holds a kernel's launcher."""
+    return f"{plan.name}.py"
+
+
+def write(folder: Path, texts: Mapping[str, str]) -> None:
+    """Write files of these names, and the folders that they lie in."""
+    for name, text in texts.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+
+
+def written(folder: Path, plan: Plan, source: str) -> Path:
+    """Write a kernel, rendered, with what launchers share; the launcher's file."""
+    made = {file_of(plan): render.module(plan, source)}
+    write(folder, {**shared_texts(), **made})
+    return folder / file_of(plan)
