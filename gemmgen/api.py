@@ -20,6 +20,7 @@ from gemmgen.base.errors import (
 from gemmgen.base.files import blamed
 from gemmgen.output import builder
 from gemmgen.output.builder import Report, build, check, outputs
+from gemmgen.output.job import source_name
 from gemmgen.render.meanings import NameTaken
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tuning_file import beside, read
@@ -69,19 +70,18 @@ def stage(spec: Path, name: str, which: str) -> str | dict[str, Any]:
         from gemmgen.render.docs import Description
 
         return "\n".join(Description(plan).entry) + "\n"
+    return "\n\n".join(f"# {file}\n{text}" for file, text in source(spec, name).items())
+
+
+def source(spec: Path, name: str) -> dict[str, str]:
+    """The texts of one kernel's files, by their names in the output folder."""
     from gemmgen.render import render
 
+    plan = _named(spec, name)
     try:
-        return render.module(plan, builder.source_name(spec))
+        return render.files(plan, source_name(spec))
     except NameTaken as taken:
         raise SpecErrors(builder.located(taken, spec)) from None
-
-
-def source(spec: Path, name: str) -> str:
-    """The module text of one kernel of a spec."""
-    text = stage(spec, name, "source")
-    assert isinstance(text, str)
-    return text
 
 
 def json_schema() -> dict[str, Any]:

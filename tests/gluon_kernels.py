@@ -5,7 +5,6 @@ mutant of each kind. A process of its own, for Triton's interpreter is patched f
 """
 
 import json
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import torch
 
+from gemmgen.render.parts import file_of
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.basics.failure import Fault
 from gemmgen.verification.basics.profiles import PROFILES
@@ -25,14 +25,15 @@ from gemmgen.verification.interpret import interpreter
 from gemmgen.verification.mutate.mutants import mutants
 from gemmgen.verification.run.properties import run as run_properties
 from gemmgen.verification.run.trial import Trial
+from tests import folders
 
-ROOT = Path(__file__).resolve().parent.parent
 CPU = torch.device("cpu")
+SPECIALIZED = "warp_specialized"
 
 
 def orders(plan: Plan) -> Iterator[dict[str, str]]:
     """By policy, what is wrong with a healthy kernel."""
-    module = load_module(ROOT / "generated" / f"{plan.name}.py")
+    module = load_module(folders.GENERATED / file_of(plan))
     every = kernel.POLICIES
     for policy in every:
         kernel.POLICIES = (policy,)
@@ -50,12 +51,11 @@ def orders(plan: Plan) -> Iterator[dict[str, str]]:
 
 
 def tried(plan: Plan, text: str) -> str:
-    """What is wrong with a module, of which the specialized tiles alone are tried."""
+    """What is wrong with a specialized kernel, of the text of its file."""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copytree(ROOT / "generated", folder, dirs_exist_ok=True)
-        path = Path(folder) / f"{plan.name}.py"
-        path.write_text(text, encoding="utf-8")
-        trial = Trial(plan, path, CPU, lambda _: None, (0, 1), "warp_specialized")
+        texts = {**folders.committed(plan), file_of(plan, SPECIALIZED): text}
+        path = folders.written(Path(folder), plan, texts)
+        trial = Trial(plan, path, CPU, lambda _: None, (0, 1), SPECIALIZED)
         try:
             run_properties(trial, PROFILES["quick"], 0)
         except Fault as fault:
@@ -65,26 +65,21 @@ def tried(plan: Plan, text: str) -> str:
 
 def faults(plan: Plan, changes: dict[str, list[list[str]]]) -> Iterator[dict[str, str]]:
     """By name, what is said of a kernel with all of a fault's changes."""
-    text = (ROOT / "generated" / f"{plan.name}.py").read_text(encoding="utf-8")
-    head, gluon = text.split("@gluon.jit\ndef produce", 1)
+    text = folders.text_of(plan.name, SPECIALIZED)
     for name, pairs in changes.items():
-        changed = gluon
+        changed = text
         for before, after in pairs:
             assert before in changed, before
             changed = changed.replace(before, after)
-        yield {
-            "name": name,
-            "said": tried(plan, f"{head}@gluon.jit\ndef produce{changed}"),
-        }
+        yield {"name": name, "said": tried(plan, changed)}
 
 
 def kinds(plan: Plan) -> Iterator[dict[str, str]]:
     """The first mutant of each kind that specialized tiles can show."""
-    text = (ROOT / "generated" / f"{plan.name}.py").read_text(encoding="utf-8")
+    text = folders.text_of(plan.name, SPECIALIZED)
     seen = set()
-    for mutant in mutants(plan, text):
-        shown = mutant.schedule == "warp_specialized" and not mutant.excuse("cpu")
-        if shown and mutant.family not in seen:
+    for mutant in mutants(plan, SPECIALIZED, text):
+        if not mutant.excuse("cpu") and mutant.family not in seen:
             seen.add(mutant.family)
             yield {"name": mutant.name, "said": tried(plan, mutant.source)}
 
@@ -94,7 +89,7 @@ def main() -> None:
     interpreter.mend()
     kernel.interpret()
     what, name, *more = sys.argv[1:]
-    plan = next(one for one in load(ROOT / "spec.yaml") if one.name == name)
+    plan = next(one for one in load(folders.ROOT / "spec.yaml") if one.name == name)
     if what == "faults":
         found = faults(plan, json.loads(more[0]))
     else:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from gemmgen.render.parts import file_of
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.cases.cases import Case, numbers
 from gemmgen.verification.example import one_example, subject
@@ -21,9 +22,9 @@ CPU = torch.device("cpu")
 def judge(folder: Path, plan: Plan) -> None:
     """Import the package and the module; call the launcher with each of its tiles."""
     sys.path.insert(0, str(folder.parent))
-    importlib.import_module(folder.name)
+    assert callable(getattr(importlib.import_module(folder.name), plan.name))
     sys.path.pop(0)
-    module = subject.load(folder / f"{plan.name}.py")
+    module = subject.load(folder / file_of(plan))
     case = Case((17,), 16, 32, numbers=(0.5,) * len(numbers(plan)))
     for variant in subject.variants(plan, module, CPU)[:3]:
         with variant.forced(module):

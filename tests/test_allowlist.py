@@ -10,15 +10,21 @@ from gemmgen.gate.allowlist import NotAllowed, check_module
 from gemmgen.render import render
 from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse
+from tests import folders
 
-GENERATED = Path(__file__).resolve().parent.parent / "generated"
-MODULES = sorted(GENERATED.glob("[a-z]*.py"))
-PLAIN = (GENERATED / "gemm_nn_fp16.py").read_text()
+MODULES = sorted(folders.GENERATED.glob("[a-z]*/*.py"))
+PLAIN = {stem: folders.text_of("gemm_nn_fp16", stem) for stem in ("__init__", "tiled")}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
-def test_every_kernel_passes(path: Path) -> None:
-    check_module(ast.parse(path.read_text()), path.stem)
+def public(kernel: str, stem: str) -> str:
+    """What others take from a file."""
+    return {"__init__": kernel, "tiles": "TILES"}.get(stem, "launch")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: f"{p.parent.name}/{p.stem}")
+def test_every_file_passes(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    check_module(tree, path.name, public(path.parent.name, path.stem))
 
 
 @pytest.mark.parametrize(
@@ -28,7 +34,7 @@ def test_every_kernel_passes(path: Path) -> None:
         "import torch as t",
         "from os import path",
         "from . import secrets",
-        "from ._runtime.support import architecture as a",
+        "from .._runtime.support import architecture as a",
         "print(1)",
         "x = open",
         "TILES = (Tile(sm=__import__('os').getpid()),)",
@@ -50,12 +56,24 @@ def test_every_kernel_passes(path: Path) -> None:
         "@print\ndef other():\n    return 1",
         "def torch():\n    return 1",
         "def min(x):\n    return x",
-        "def gemm_nn_fp16():\n    return 1",
+        "from .tiled import launch",
+        "from ..gemm_nn_bf16.tiled import launch as launch_tiled",
     ],
 )
-def test_anything_else_is_refused(extra: str) -> None:
+@pytest.mark.parametrize("stem", PLAIN)
+def test_anything_else_is_refused(stem: str, extra: str) -> None:
+    own = public("gemm_nn_fp16", stem)
+    check_module(ast.parse(PLAIN[stem]), stem, own)
     with pytest.raises(NotAllowed):
-        check_module(ast.parse(f"{PLAIN}\n\n{extra}\n"), "gemm_nn_fp16")
+        check_module(ast.parse(f"{PLAIN[stem]}\n\n{extra}\n"), stem, own)
+
+
+@pytest.mark.parametrize("stem", PLAIN)
+def test_what_others_take_is_defined_once(stem: str) -> None:
+    own = public("gemm_nn_fp16", stem)
+    with pytest.raises(NotAllowed, match=f"does not define {own} once"):
+        extra = f"def {own}():\n    return 1"
+        check_module(ast.parse(f"{PLAIN[stem]}\n\n{extra}\n"), stem, own)
 
 
 HOSTILE = [
@@ -117,7 +135,7 @@ def test_hostile_text_reaches_no_module(place: str, hostile: str) -> None:
         return
     # Only a name that is harmless by itself may have passed.
     assert (place, hostile) == ("name", "os")
-    check_module(ast.parse(render.module(made, "spec.yaml")), "os")
+    assert "os/__init__.py" in render.files(made, "spec.yaml")
 
 
 @pytest.mark.parametrize(
@@ -125,8 +143,7 @@ def test_hostile_text_reaches_no_module(place: str, hostile: str) -> None:
 )
 def test_a_spec_file_of_any_name_is_harmless(source: str) -> None:
     (made,) = plans(parse(spec_text("epilogue", "acc").encode(), "spec.yaml"))
-    text = render.module(made, source)
-    check_module(ast.parse(text), "k")
-    assert text.splitlines()[1 if len(source) < 60 else 2].startswith(
-        "# gemmgen-format"
-    )
+    for text in render.files(made, source).values():
+        ast.parse(text)
+        line = text.splitlines()[1 if len(source) < 60 else 2]
+        assert line.startswith("# gemmgen-format")

@@ -366,21 +366,31 @@ def test_what_cannot_be_done_is_2(run: Run, arguments: list[str], says: str) -> 
 
 
 def test_only_what_is_built_is_timed(run: Run) -> None:
-    module = Path("generated/two.py")
-    text = module.read_text()
-    module.unlink()
-    message = (
-        "gemmgen: generated/two.py is missing; run `gemmgen build good.yaml` first\n"
-    )
-    assert run() == (2, message)
-    assert run("--only", "one")[0] == 3  # not asked for, and not missed
-    module.write_text(text + "# tried by hand\n")
-    assert run()[0] == 3
-    module.write_text(text)
+    missing = "generated/two is missing; run `gemmgen build good.yaml` first"
+    files = sorted(Path("generated/two").glob("*.py"))
+    assert {"__init__", "tiled", "tiles"} <= {file.stem for file in files}
+    for file in files:
+        text = file.read_text()
+        file.unlink()
+        assert run() == (2, f"gemmgen: {missing}\n")
+        assert run("--only", "one")[0] == 3  # not asked for, and not missed
+        file.write_text(text + "# tried by hand\n")
+        assert run()[0] == 3
+        file.write_text(text)
+
+
+def test_what_the_spec_no_longer_asks_for_is_not_timed(run: Run) -> None:
+    wrong = "generated/two is not what the spec asks for; run `gemmgen build"
+    tiled = Path("generated/two/tiled.py")
+    old = tiled.read_text()
     Path("good.yaml").write_text(GOOD.replace("relu", "gelu"))
     code, err = run()
-    assert code == 2
-    assert "generated/two.py is not what the spec asks for; run `gemmgen build" in err
+    assert code == 2 and wrong in err
+    main(["build", "good.yaml"])
+    assert run()[0] == 3
+    tiled.write_text(old)
+    code, err = run()
+    assert code == 2 and wrong in err
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "long", "inf", "nan"])

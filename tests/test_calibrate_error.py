@@ -6,6 +6,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from gemmgen.render import render  # noqa: E402
+from gemmgen.render.parts import file_of, stems  # noqa: E402
 from tests import scripts  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -31,10 +33,14 @@ def bench(script, tmp_path: Path):
     ],
 )
 def test_kernels_are_edited(script, bench, name: str, edit: str, text: str) -> None:
-    source = script.one_schedule(bench.plans[name])
-    assert text not in source
-    found = script._edited(bench.plans[name], source, edit)
-    assert text in found.replace('"', "'")
+    plan = script.one_schedule(bench.plans[name])
+    assert stems(plan) == ["__init__", "tiles", "tiled"]
+    healthy, found = render.files(plan, "spec.yaml"), script.edited(plan, edit)
+    assert found.keys() == healthy.keys()
+    changed = [file for file in found if found[file] != healthy[file]]
+    assert changed == [file_of(plan, "tiled")]
+    assert not any(text in one.replace('"', "'") for one in healthy.values())
+    assert text in found[changed[0]].replace('"', "'")
 
 
 def test_one_element_loses_what_it_should(script, bench) -> None:

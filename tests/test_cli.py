@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,7 +16,8 @@ import yaml
 import gemmgen
 from gemmgen.cli import commands, terminal
 from gemmgen.cli.main import main
-from gemmgen.output.folder import SHARED, State
+from gemmgen.output.changes import State
+from gemmgen.output.folder import SHARED
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -27,8 +29,10 @@ kernels:
   - {name: one, op: linear, dtype: bf16, epilogue: "gelu(acc + bias[n])"}
   - {name: "two_{layout}", for_each: {layout: [NN, TN]}, op: gemm, dtype: fp16}
 """
-FILES = len(SHARED) + 5
-"""What is built of it: what is shared, the package, three kernels and the lock."""
+ONE = ["one/__init__.py", "one/tiled.py", "one/tiles.py"]
+"""The files of its first kernel; the others have the same."""
+FILES = len(SHARED) + 2 + 3 * len(ONE)
+"""What is built of it: what is shared, the package, the lock and three kernels."""
 BAD = """\
 gemmgen: 1
 kernels:
@@ -77,12 +81,15 @@ def raises(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 def test_build_then_nothing_to_do(run: Run, home: Path) -> None:
     code, out, err = run("build", "good.yaml")
     assert (code, err) == (0, "")
-    assert out.splitlines()[-1] == f"generated: {FILES} written, 0 unchanged"
+    names = ["__init__.py", "_runtime", "gemmgen.lock.json", "one", "two_nn", "two_tn"]
+    *places, last = out.splitlines()
+    assert places == [f"generated/{name}: written" for name in names]
+    assert last == f"generated: {FILES} written, 0 unchanged"
     folder = home / "generated"
     written = [path for path in folder.rglob("*") if path.is_file()]
     assert sorted(path.relative_to(folder).as_posix() for path in written) == [
         *("__init__.py", *sorted(SHARED), "gemmgen.lock.json"),
-        *("one.py", "two_nn.py", "two_tn.py"),
+        *(file.replace("one/", f"{name}/") for name in names[3:] for file in ONE),
     ]
     assert run("build", "good.yaml") == (
         0,
@@ -93,32 +100,33 @@ def test_build_then_nothing_to_do(run: Run, home: Path) -> None:
 
 def test_build_to_another_folder(run: Run) -> None:
     assert run("build", "good.yaml", "-o", "deep/er")[0] == 0
-    assert Path("deep/er/one.py").is_file()
+    assert all((Path("deep/er") / file).is_file() for file in ONE)
     assert not Path("generated").exists()
 
 
 def test_check_is_0_when_clean_and_1_when_not(run: Run) -> None:
     code, out, _ = run("build", "--check", "good.yaml")
     assert code == 1
-    assert "generated/one.py: missing\n" in out
+    assert "generated/one: missing\n" in out
     assert not Path("generated").exists()
     run("build", "good.yaml")
     assert run("build", "--check", "good.yaml")[0] == 0
     Path("good.yaml").write_text(GOOD.replace("gelu(", "relu("))
     code, out, _ = run("build", "--check", "good.yaml")
     assert code == 1
-    assert "generated/one.py: outdated\n" in out
+    assert "generated/one: outdated\n" in out
 
 
 def test_a_file_edited_by_hand_is_kept_unless_forced(run: Run) -> None:
     run("build", "good.yaml")
-    file = Path("generated/one.py")
+    file = Path("generated/one/tiled.py")
     text = file.read_text()
     file.write_text(text.replace("BLOCK_K", "BLOCK_Q"))
     code, out, err = run("build", "good.yaml")
     assert (code, out) == (2, "")
     diff, _, message = err.rpartition("gemmgen: ")
-    assert message == "'generated/one.py': edited by hand; --force overwrites it\n"
+    said = "'generated/one/tiled.py': edited by hand; --force overwrites it\n"
+    assert message == said
     ours, theirs = (
         {line[1:] for line in diff.splitlines() if line.startswith(mark)}
         for mark in ("-    ", "+    ")
@@ -128,7 +136,7 @@ def test_a_file_edited_by_hand_is_kept_unless_forced(run: Run) -> None:
     assert run("build", "--check", "good.yaml")[0] == 1
     code, out, _ = run("build", "--force", "good.yaml")
     assert code == 0
-    assert "generated/one.py: overwritten\n" in out
+    assert out.splitlines()[:-1] == ["generated/one/tiled.py: overwritten"]
     assert file.read_text() == text
 
 
@@ -137,8 +145,10 @@ def test_diff_prints_what_would_change(run: Run) -> None:
     Path("good.yaml").write_text(GOOD.replace("gelu(", "relu("))
     code, out, err = run("build", "--diff", "good.yaml")
     assert (code, err) == (1, "")
-    assert "--- one.py (on disk)\n+++ one.py (from the spec)\n" in out
-    assert "\n+    return tl.maximum(x, 0.0" in out
+    for file in ONE:
+        assert f"--- {file} (on disk)\n+++ {file} (from the spec)\n" in out
+    assert "\n-from .._runtime.functions import gelu\n" in out
+    assert "\n+from .._runtime.functions import relu\n" in out
     assert run("build", "--check", "good.yaml")[0] == 1
     run("build", "good.yaml")
     assert run("build", "--diff", "good.yaml") == (0, "", "")
@@ -243,7 +253,7 @@ def test_control_c_ends_a_build_cleanly(home: Path) -> None:
     build.send_signal(signal.SIGINT)
     out, err = build.communicate()
     assert (build.returncode, out, err) == (130, "", "gemmgen: interrupted\n")
-    assert not list(home.glob("generated/*.py"))
+    assert not list(home.glob("generated/**/*.py"))
 
 
 def test_a_fault_of_gemmgen_stays_a_traceback(
@@ -273,7 +283,8 @@ def test_json_of_build_and_check(run: Run) -> None:
     assert (code, err) == (1, "")
     found = json.loads(out)
     assert found["ok"] is False
-    assert {"file": "one.py", "state": "missing"} in found["files"]
+    for file in ONE:
+        assert {"file": file, "state": "missing"} in found["files"]
     code, out, _ = run("build", "--format", "json", "good.yaml")
     assert (code, json.loads(out)["ok"]) == (0, True)
     code, out, _ = run("build", "--check", "--format", "json", "good.yaml")
@@ -307,7 +318,8 @@ def test_github_annotations(run: Run) -> None:
     assert out.startswith("::error file=bad.yaml,line=3,col=36::unknown dtype 'bf61'")
     code, out, _ = run("build", "--check", "--format", "github", "good.yaml")
     assert code == 1
-    assert "::error file=generated/one.py::missing\n" in out
+    for file in ONE:
+        assert f"::error file=generated/{file}::missing\n" in out
     run("build", "good.yaml")
     assert run("build", "--check", "--format", "github", "good.yaml") == (0, "", "")
 
@@ -347,7 +359,10 @@ def test_list(run: Run) -> None:
 def test_show(run: Run) -> None:
     code, source, _ = run("show", "good.yaml", "one")
     assert code == 0
-    assert source == gemmgen.outputs([Path("good.yaml")])["one.py"]
+    texts = gemmgen.outputs([Path("good.yaml")])
+    files = re.findall(r"^# (one/.*)$", source, re.MULTILINE)
+    assert sorted(files) == ONE
+    assert source == "\n\n".join(f"# {file}\n{texts[file]}" for file in files)
     code, out, _ = run("show", "good.yaml", "one", "--stage", "plan")
     assert json.loads(out)["name"] == "one"
     code, out, _ = run("show", "good.yaml", "one", "--stage", "spec")
@@ -402,8 +417,9 @@ def test_python_has_the_same(home: Path) -> None:
     assert len(report.drift) == FILES
     assert gemmgen.check([spec]).clean
     texts = gemmgen.outputs([spec])
-    assert texts["one.py"] == gemmgen.source(spec, "one")
-    assert texts["one.py"] == Path("generated/one.py").read_text()
+    one = {file: texts[file] for file in ONE}
+    assert one == gemmgen.source(spec, "one")
+    assert one == {file: (home / "generated" / file).read_text() for file in ONE}
     assert set(gemmgen.__all__) >= {"build", "check", "verify"}
     named = set(gemmgen.__all__) - {"__version__"}
     assert all(callable(getattr(gemmgen, name)) for name in named)

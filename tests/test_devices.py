@@ -13,6 +13,7 @@ from gemmgen.cost.resources import shared_memory, why_not_compiled
 from gemmgen.cost.tile import Product, Tile
 from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.output import builder
+from gemmgen.render.parts import file_of
 from gemmgen.select.plan import load
 from gemmgen.select.table import Row
 from gemmgen.verification.example import subject
@@ -52,7 +53,7 @@ def built(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Any:
         builder.build([spec])
     folder = spec.parent / "generated"
     return [
-        (plan, subject.load(folder / f"{plan.name}.py"))
+        (plan, subject.load(folder / file_of(plan)))
         for plan in load(spec)
         if plan.rows  # Triton's autotuner leaves out what does not fit
     ]

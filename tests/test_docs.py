@@ -53,7 +53,7 @@ EXCERPTS = ("README.md", "docs/language.md", "docs/calling.md")
 # What the comment before a block can be.
 CHECKS = {
     "yaml": r"|refused|shapes|pre-commit|part of (spec.yaml|the starter)|entry \w+",
-    "python": r"run|run on a GPU|first call|generated \w+ \w+",
+    "python": r"run|run on a GPU|first call|generated \w+/\w+ \w+",
     "sh": r"|(first|second) command|first steps",
     "text": r"printed|refusal|explain .+",
 }
@@ -99,9 +99,9 @@ def test_parts_of_specs_are_theirs() -> None:
     assert checked("README.md", "part of the starter").text in STARTER
 
 
-def excerpt(module: str, function: str) -> str:
-    """The text of a function of a generated module, decorators included."""
-    source = (ROOT / "generated" / f"{module}.py").read_text(encoding="utf-8")
+def excerpt(file: str, function: str) -> str:
+    """The text of a function of a generated file, decorators included."""
+    source = (ROOT / "generated" / f"{file}.py").read_text(encoding="utf-8")
     (node,) = [
         node
         for node in ast.parse(source).body
@@ -437,7 +437,7 @@ def test_a_hook_fails_until_git_knows_the_kernels(index: int, tmp_path: Path) ->
     run(*GIT, "add", "spec.yaml")
     code, said = outcome()
     assert code == 1
-    assert "generated/one.py: not in git; next: git add generated\n" in said
+    assert "generated/one: not in git; next: git add generated\n" in said
     (tmp_path / ".gitignore").write_text("generated\n")
     assert outcome() == (0, "")
     (tmp_path / ".gitignore").unlink()

@@ -15,12 +15,11 @@ import pytest
 
 from gemmgen.base.errors import UsageError
 from gemmgen.base.header import entry_hash, head, read, seal
+from gemmgen.output.changes import Refused, State
 from gemmgen.output.folder import (
     LOCK,
     PACKAGE,
     Contents,
-    Refused,
-    State,
     Wanted,
     inspect,
     look,

@@ -14,6 +14,7 @@ import pytest
 
 from gemmgen.verification.gluon.policies import POLICIES
 from gemmgen.verification.mutate.pipeline_faults import pipeline_families
+from tests import folders
 from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -80,7 +81,7 @@ def test_a_mutant_of_each_kind_dies() -> None:
 
 def test_every_kind_of_fault_is_made_of_some_kernel() -> None:
     """A pattern that the template outgrew would make no mutants and kill none."""
-    texts = [(ROOT / f"generated/{name}.py").read_text() for name in KERNELS]
+    texts = [folders.text_of(name, "warp_specialized") for name in KERNELS]
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     made = {
         family

@@ -1,9 +1,10 @@
-"""Whole modules, one per kind of text: read the files, they are the expectation."""
+"""Whole folders, one per kind of text: read the files, they are the expectation."""
 
 from pathlib import Path
 
 import pytest
 
+from gemmgen.output import alone
 from gemmgen.render import render
 from gemmgen.select import plan
 
@@ -11,10 +12,13 @@ CASES = sorted(Path(__file__).parent.glob("golden/*/spec.yaml"))
 
 
 @pytest.mark.parametrize("spec", CASES, ids=lambda path: path.parent.name)
-def test_module_is_as_committed(spec: Path, request: pytest.FixtureRequest) -> None:
+def test_a_folder_is_as_committed(spec: Path, request: pytest.FixtureRequest) -> None:
     (one,) = plan.load(spec, "spec.yaml")
-    expected = spec.with_name(f"{one.name}.py")
-    made = render.module(one, "spec.yaml")
+    home = spec.parent
+    made = render.files(one, "spec.yaml")
     if request.config.getoption("--update-golden"):
-        expected.write_text(made)
-    assert made == expected.read_text()
+        for path in home.glob("*/*.py"):
+            path.unlink()
+        alone.write(home, made)
+    found = {path.relative_to(home).as_posix(): path for path in home.glob("*/*.py")}
+    assert made == {name: path.read_text() for name, path in found.items()}

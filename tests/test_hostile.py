@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from gemmgen.base.errors import SpecErrors
 from gemmgen.gate.allowlist import check_module
 from gemmgen.render import render
+from gemmgen.render.parts import TILES, file_of, stems
 from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse
 from tests.slow import all_but
@@ -292,7 +293,27 @@ def out_of(folder: Path) -> Path:
 
 def a_link_inside(out: Path) -> None:
     out.mkdir()
-    (out / "k.py").symlink_to("../../elsewhere/k.py")
+    (out / "__init__.py").symlink_to("../../elsewhere/k.py")
+
+
+def a_link_in_a_kernel(out: Path) -> None:
+    (out / "k").mkdir(parents=True)
+    (out / "k" / "tiled.py").symlink_to("../../../elsewhere/k.py")
+
+
+def a_link_as_a_kernel(out: Path) -> None:
+    out.mkdir()
+    (out / "k").symlink_to("../../elsewhere")
+
+
+def a_dangling_link_as_a_kernel(out: Path) -> None:
+    out.mkdir()
+    (out / "k").symlink_to("../../elsewhere/new")
+
+
+def a_file_as_a_kernel(out: Path) -> None:
+    out.mkdir()
+    (out / "k").write_text("mine")
 
 
 def a_dangling_link_inside(out: Path) -> None:
@@ -311,7 +332,17 @@ def a_loop(out: Path) -> None:
 
 def a_pipe_inside(out: Path) -> None:
     out.mkdir()
-    os.mkfifo(out / "k.py")
+    os.mkfifo(out / "__init__.py")
+
+
+def a_pipe_in_a_kernel(out: Path) -> None:
+    (out / "k").mkdir(parents=True)
+    os.mkfifo(out / "k" / "tiled.py")
+
+
+def a_pipe_as_a_kernel(out: Path) -> None:
+    out.mkdir()
+    os.mkfifo(out / "k")
 
 
 def read_only(out: Path) -> None:
@@ -326,9 +357,15 @@ FOLDERS: dict[str, Callable[[Path], object]] = {
     "file": lambda out: out.write_text("mine"),
     "pipe": os.mkfifo,
     "link inside": a_link_inside,
+    "link in a kernel": a_link_in_a_kernel,
+    "link as a kernel": a_link_as_a_kernel,
+    "dangling link as a kernel": a_dangling_link_as_a_kernel,
+    "file as a kernel": a_file_as_a_kernel,
     "dangling link inside": a_dangling_link_inside,
     "link as lock": a_link_as_lock,
     "pipe inside": a_pipe_inside,
+    "pipe in a kernel": a_pipe_in_a_kernel,
+    "pipe as a kernel": a_pipe_as_a_kernel,
     "link to /proc": read_only,
 }
 
@@ -420,5 +457,9 @@ def test_a_spec_of_pieces_is_an_error_or_harmless(keys: dict[str, str]) -> None:
         assert all(LOCATED.match(line) for line in str(errors).splitlines())
         made = ()
     for one in made[:1]:
-        check_module(ast.parse(render.module(one, "spec.yaml")), one.name)
+        texts = render.files(one, "spec.yaml")
+        assert list(texts) == [file_of(one, stem) for stem in stems(one)]
+        public = {file_of(one): one.name, file_of(one, TILES): "TILES"}
+        for name, text in texts.items():
+            check_module(ast.parse(text), name, public.get(name, "launch"))
     assert time.process_time() - started < SECONDS

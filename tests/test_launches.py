@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from gemmgen.output import alone
-from gemmgen.output.folder import RUNTIME, SHARED
+from gemmgen.render.parts import RUNTIME
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate.host_faults import host_families, on_the_host
 from gemmgen.verification.mutate.mutants import mutated
 from gemmgen.verification.run.pool import run_launches
 from gemmgen.verification.run.process import Subject
+from tests import folders
 
 ROUNDS = (
     "round_f32_to_tf32"
@@ -42,16 +43,10 @@ def written(
     folder: Path, kernel: str, change: tuple[str, str] | None = None
 ) -> Subject:
     """The folder of one kernel, with a text of all its modules replaced, if any."""
-    texts = {
-        name: (ROOT / "generated" / name).read_text(encoding="utf-8")
-        for name in (*SHARED, f"{kernel}.py")
-    }
-    changed = {
-        name: text.replace(*change) if change else text for name, text in texts.items()
-    }
-    alone.write(folder, changed)
-    assert change is None or any(change[0] in text for text in texts.values())
-    return Subject(PLANS[kernel], folder / f"{kernel}.py")
+    plan = PLANS[kernel]
+    texts = folders.committed(plan)
+    changed = folders.replaced(texts, *change) if change else texts
+    return Subject(plan, folders.written(folder, plan, changed))
 
 
 @dataclass(frozen=True)
@@ -145,7 +140,7 @@ HOLES = {
 
 def mutant(hole: Hole) -> str:
     """The one text of a file that has the fault."""
-    source = (ROOT / "generated" / RUNTIME / hole.file).read_text(encoding="utf-8")
+    source = folders.text_of(RUNTIME, hole.file.removesuffix(".py"))
     whole = ast.unparse(ast.parse(source)).count(hole.lost)
     found = [
         one.source
@@ -164,9 +159,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     subjects = {}
     for name, hole in HOLES.items():
         subjects[name] = written(root / name.replace(" ", "_"), hole.kernel)
-        alone.write(
-            subjects[name].path.parent, {f"{RUNTIME}/{hole.file}": mutant(hole)}
-        )
+        alone.write(subjects[name].folder, {f"{RUNTIME}/{hole.file}": mutant(hole)})
     found = run_launches(list(subjects.values()), "ci", 0)
     return dict(zip(subjects, found, strict=True))
 

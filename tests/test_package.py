@@ -67,7 +67,7 @@ def test_a_kernel_is_imported_alone(home: Path) -> None:
     """Neither with the others, nor with one that does not import."""
     said = python(home, "import made, sys; print('made.first' in sys.modules)")
     assert said == "False\n"
-    second = home / "made" / "second.py"
+    second = home / "made" / "second" / "__init__.py"
     text = second.read_text()
     second.write_text(text + "raise RuntimeError\n")
     try:

@@ -191,7 +191,9 @@ def test_installed_wheel_builds_what_the_checkout_builds(
         found = f"import importlib.util; print(importlib.util.find_spec('{name}'))"
         assert run(python, "-c", found, cwd=tmp_path) == "None\n"
     run(python, gemmgen_command, "build", "spec.yaml", cwd=tmp_path)
-    made = {path.name: path.read_text() for path in (tmp_path / "generated").iterdir()}
+    folder = tmp_path / "generated"
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    made = {path.relative_to(folder).as_posix(): path.read_text() for path in files}
     wanted = gemmgen.outputs([SPEC])
     assert made.keys() == wanted.keys()
     # The lock file names the generator's digest: equal too, the sources being equal.

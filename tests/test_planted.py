@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.output import alone
-from gemmgen.render import render
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.run import pool, process
+from tests import folders
 
 SPEC = """
 gemmgen: 1
@@ -140,14 +139,9 @@ FAULTS: dict[str, Fault] = {
 
 def planted(folder: Path, fault: Fault) -> process.Subject:
     """The kernel's folder with the fault wherever its text stands."""
-    file = alone.file_of(PLAN)
-    texts = {**alone.shared_texts(), file: render.module(PLAN, "spec.yaml")}
-    assert any(fault.before in text for text in texts.values()), fault.before
-    alone.write(
-        folder,
-        {name: text.replace(fault.before, fault.after) for name, text in texts.items()},
-    )
-    return process.Subject(PLAN, folder / file, "spec.yaml", schedule=fault.schedule)
+    texts = folders.replaced(folders.rendered(PLAN), fault.before, fault.after)
+    path = folders.written(folder, PLAN, texts)
+    return process.Subject(PLAN, path, "spec.yaml", schedule=fault.schedule)
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from gemmgen.cli.main import main
 from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.output import builder
+from gemmgen.render.parts import file_of
 from gemmgen.select import plan
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.example import subject
@@ -38,8 +39,9 @@ from gemmgen.verification.sanitize.sanitizer import (
     environment,
     judged,
 )
+from tests import folders
 
-ROOT = Path(__file__).resolve().parent.parent
+SPECS = folders.ROOT / "spec.yaml"
 SPEC = """\
 gemmgen: 1
 targets: [sm_80]
@@ -172,9 +174,9 @@ def test_the_dispatch_that_is_set_aside_is_ordered_by_a_barrier(tile: Tile) -> N
     Of its accesses, the only plain ones to shared memory, all have the lines by which
     a finding is known.
     """
-    path = ROOT / "generated" / "study_linear.py"
-    (one,) = (each for each in plan.load(ROOT / "spec.yaml") if each.name == path.stem)
-    kernel = jit_function(subject.load(path), one, tile.schedule)
+    (one,) = (p for p in plan.load(SPECS) if p.name == "study_linear")
+    module = subject.load(folders.GENERATED / file_of(one))
+    kernel = jit_function(module, one, tile.schedule)
     made = compile_aligned(one, kernel, TARGETS["sm_90"], tile)
     code = dump(made.asm["cubin"], "-sass")
     events = {"BAR.SYNC.DEFER_BLOCKING 0x1 ;": "B", "LDS.U8 ": "R", "STS.64 ": "W",
@@ -186,7 +188,7 @@ def test_the_dispatch_that_is_set_aside_is_ordered_by_a_barrier(tile: Tile) -> N
     accesses = re.findall(r"\.loc\s+1 (\d+)|\b[ls][dt]\.shared", made.asm["ptx"])
     lines = {int(line) for line, after in pairwise(accesses) if line and not after}
     finding = "\n".join(f"and Write access at k+0x10 in m.py:{line}" for line in lines)
-    assert of_dispatch(finding, path.read_text(encoding="utf-8").splitlines())
+    assert of_dispatch(finding, folders.text_of(one.name, tile.schedule).splitlines())
 
 
 def test_only_kernels_that_were_begun_are_settled() -> None:
@@ -247,9 +249,9 @@ def test_an_assertion_on_the_gpu_is_the_finding() -> None:
 
 def test_its_cases_end_and_begin_rings_and_turns() -> None:
     """Few programs, so that one has another tile to go on with."""
-    path = ROOT / "generated" / "linear_bias.py"
-    (one,) = (each for each in plan.load(ROOT / "spec.yaml") if each.name == path.stem)
-    module = subject.load(path)
+    (one,) = (p for p in plan.load(SPECS) if p.name == "linear_bias")
+    module = subject.load(folders.GENERATED / file_of(one))
+    table = subject.runtime(module, "table")
     tiles = {row[5:]: row for row in module.TILES if row.schedule == "warp_specialized"}
     assert consan.concerns(one) and len(tiles) > 2
     for row in tiles.values():
@@ -263,7 +265,7 @@ def test_its_cases_end_and_begin_rings_and_turns() -> None:
         assert all(case.n % 16 == case.k % 16 == 0 and plain(case) for case in made)
         with consan.few_programs(module):
             sizes = (made[-1].m, made[-1].n, made[-1].k)
-            (programs,) = module.one_an_sm(row, sizes, None)
+            (programs,) = table.one_an_sm(row, sizes, None)
             assert row.tiles(*sizes[:2]) > programs
     other = subject.Variant(Block(16, 64, 128), "TILES", (), "tma")
     assert not list(cases(one, other, "consan"))
@@ -275,9 +277,7 @@ def subjects(tmp_path: Path) -> list[Subject]:
     path.write_text(SPEC)
     builder.build([path])
     folder = tmp_path / "generated"
-    return [
-        Subject(one, folder / f"{one.name}.py", str(path)) for one in plan.load(path)
-    ]
+    return [Subject(one, folder / file_of(one), str(path)) for one in plan.load(path)]
 
 
 def test_slow_tools_and_further_tiles_get_part_tiles_alone(

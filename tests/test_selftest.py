@@ -10,8 +10,9 @@ from gemmgen.output import alone
 from gemmgen.output.folder import SHARED
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate import host_excuses, selftest
+from gemmgen.verification.mutate.faults import families
 from gemmgen.verification.mutate.host_faults import host_families, on_the_host
-from gemmgen.verification.mutate.host_mutants import host_mutants
+from gemmgen.verification.mutate.host_mutants import host_mutants, on_the_device
 from gemmgen.verification.mutate.mutants import mutated
 from gemmgen.verification.mutate.selftest import Kill, kill_table, self_test
 from gemmgen.verification.mutate.shared_trial import trial_plans, written
@@ -53,9 +54,11 @@ def play(
 
 
 def text_of(subject: Subject, file: str = "") -> str:
-    """A file beside a kernel's, or the kernel's own."""
-    path = subject.path.parent / file if file else subject.path
-    return path.read_text(encoding="utf-8")
+    """A file that launchers share, or all of a kernel's own."""
+    if file:
+        return (subject.folder / file).read_text(encoding="utf-8")
+    files = sorted(subject.path.parent.glob("*.py"))
+    return "".join(path.read_text(encoding="utf-8") for path in files)
 
 
 @pytest.fixture
@@ -151,5 +154,6 @@ def test_every_excuse_is_of_a_mutant() -> None:
     for name, rows in host_excuses._SAME.items():
         source = alone.shared_texts()[name]
         made = list(mutated(source, host_families(), on_the_host))
+        made += mutated(source, families(trial_plans()[0], ""), on_the_device)
         for row in rows:
             assert any(row.covers(one) for one in made), row

@@ -9,6 +9,7 @@ from gemmgen.base.errors import SpecErrors
 from gemmgen.cost.resources import fits, threads, why_not_compiled
 from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import TARGETS
+from gemmgen.render.parts import file_of
 from gemmgen.select.plan import load
 from gemmgen.tables.layouts import LAYOUTS
 from gemmgen.verification.example import subject
@@ -47,7 +48,7 @@ def test_tiles_of_every_number_of_consumers_compile(
     path.write_text(SPEC.format(layout=layout), encoding="utf-8")
     api.build([path])
     for plan in load(path):
-        module = subject.load(tmp_path / "generated" / f"{plan.name}.py")
+        module = subject.load(tmp_path / "generated" / file_of(plan))
         kernel = jit_function(module, plan, "warp_specialized")
         for tile in TILES:
             assert fits(tile, plan.product, TARGET)

@@ -10,11 +10,10 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
-from generated._runtime import launch  # noqa: E402
-
 from gemmgen import api  # noqa: E402
 from gemmgen.cost.tile import Product  # noqa: E402
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
+from gemmgen.render.parts import file_of  # noqa: E402
 from gemmgen.schedules import why_not  # noqa: E402
 from gemmgen.schedules.base import Kernel  # noqa: E402
 from gemmgen.select.plan import Plan, load  # noqa: E402
@@ -32,6 +31,7 @@ from gemmgen.verification.example.aligned import (  # noqa: E402
     jit_function,
 )
 from gemmgen.verification.machine.compiled import check_kernel  # noqa: E402
+from generated._runtime import launch  # noqa: E402
 from tests.slow import all_but  # noqa: E402
 
 SPECIALIZED = "warp_specialized"
@@ -93,7 +93,7 @@ def test_specialized_tf32_compiles(layout: str, tmp_path: Path) -> None:
     m, n = SIDES[layout]
     plans = built(tmp_path, SPEC.format(layout=layout, m=m, n=n))
     for plan in plans.values():
-        module = subject.load(tmp_path / "generated" / f"{plan.name}.py")
+        module = subject.load(tmp_path / "generated" / file_of(plan))
         for one in check_kernel(plan, module):
             assert not one.problems
             if one.tile.schedule == SPECIALIZED:

@@ -13,6 +13,7 @@ from hypothesis.errors import FlakyFailure
 
 from gemmgen.cli.main import main
 from gemmgen.output import builder
+from gemmgen.render.parts import file_of, stems
 from gemmgen.select.plan import load
 from gemmgen.tables.schedules import SCHEDULES
 from gemmgen.verification.basics.failure import told
@@ -21,6 +22,7 @@ from gemmgen.verification.example import subject
 from gemmgen.verification.mutate.mutants import mutants
 from gemmgen.verification.report import Verification
 from gemmgen.verification.run import pool
+from tests import folders
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = """\
@@ -69,7 +71,7 @@ def test_healthy_kernels_pass_every_check(spec: Path, capsys) -> None:
 
 
 def test_drifted_kernel_fails_and_is_not_run(spec: Path, capsys) -> None:
-    module = spec.with_name("generated") / "first.py"
+    module = spec.with_name("generated") / "first" / "tiled.py"
     module.write_text(module.read_text().replace("offs_m < M", "offs_m <= M"))
     assert verify(spec, "--only", "first", "--format", "json") == 1
     told = json.loads(capsys.readouterr().out)
@@ -211,28 +213,17 @@ def test_what_failed_once_and_not_again_is_told_with_what_it_was() -> None:
 
 def test_a_mutant_knows_the_schedule_that_has_the_fault() -> None:
     plan = next(one for one in load(ROOT / "spec.yaml") if one.name == "linear_bf16")
-    source = (ROOT / "generated" / "linear_bf16.py").read_text()
-    made = list(mutants(plan, source))
-    assert {mutant.schedule for mutant in made} == {*plan.schedules, None}
-    lines = source.splitlines()
-    for mutant in made:
-        at = int(mutant.name.rpartition(" ")[2])
-        heads = [line for line in lines[:at] if line.startswith("def ")]
-        inside = heads[-1] if heads else ""
-        if mutant.schedule == "tiled":
-            assert inside.startswith(("def linear_bf16_kernel", "def _tiled"))
-        elif mutant.schedule == "warp_specialized":
-            assert inside.startswith(("def produce", "def consume")) or (
-                "_warp_specialized" in inside
-            )
-        elif mutant.schedule:
-            assert f"_{mutant.schedule}" in inside
+    for stem in stems(plan):
+        made = list(mutants(plan, stem, folders.text_of("linear_bf16", stem)))
+        schedule = stem if stem in plan.schedules else None
+        assert {mutant.schedule for mutant in made} == {schedule}
+        assert all(mutant.name.endswith(f" of {stem}.py") for mutant in made)
 
 
 def test_a_table_without_a_row_of_tiled_has_its_last_row_behind() -> None:
     """For tensors that a forced tile's descriptors cannot describe."""
     plan = next(one for one in load(ROOT / "spec.yaml") if one.name == "gemm_nn_tf32x3")
-    module = subject.load(ROOT / "generated" / "gemm_nn_tf32x3.py")
+    module = subject.load(folders.GENERATED / file_of(plan))
     other = {"tiled": "split_k"}
     table = [
         row._replace(schedule=other.get(row.schedule, row.schedule))
@@ -249,8 +240,12 @@ def test_a_table_without_a_row_of_tiled_has_its_last_row_behind() -> None:
 
 def test_mutants_differ_from_the_kernel_and_from_each_other(spec: Path) -> None:
     plan = load(spec)[1]
-    source = (spec.with_name("generated") / "second.py").read_text()
-    made = list(mutants(plan, source))
+    folder = spec.with_name("generated")
+    made = [
+        mutant
+        for stem in stems(plan)
+        for mutant in mutants(plan, stem, (folder / file_of(plan, stem)).read_text())
+    ]
     assert len({mutant.source for mutant in made}) == len(made) > 40
     assert len({mutant.family for mutant in made}) > 20
 
@@ -261,8 +256,7 @@ def test_masks_of_columns_are_for_those_with_several_in_a_program() -> None:
     for name in ("linear_bf16", "linear_bias"):
         plan = next(one for one in load(ROOT / "spec.yaml") if one.name == name)
         widths = {tile.n for _, tile in plan.tiles if tile.schedule == "gemv"}
-        source = (ROOT / "generated" / f"{name}.py").read_text()
-        found = [one for one in mutants(plan, source) if one.schedule == "gemv"]
+        found = mutants(plan, "gemv", folders.text_of(name, "gemv"))
         excused[widths == {1}] = [
             one.family for one in found if "column" in (one.equivalent or "")
         ]

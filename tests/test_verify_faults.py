@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.output import alone
-from gemmgen.render import render
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.run import pool, process, worker
+from tests import folders
 from tests.once import once
 from tests.slow import all_but
 
@@ -64,6 +63,8 @@ class Fault:
     says: str = ""
     status: str = "failed"
 
+
+Texts = dict[str, str]
 
 FAULTS: dict[str, Fault] = {
     "fp16 accumulator": Fault(
@@ -185,17 +186,15 @@ FAULTS: dict[str, Fault] = {
 
 
 def subject(
-    folder: Path, plan: Plan, edit: Callable[[str], str] = str
+    folder: Path, plan: Plan, edit: Callable[[Texts], Texts] = dict
 ) -> process.Subject:
-    """A module of its own folder, with its text edited."""
-    text = edit(render.module(plan, "spec.yaml"))
-    alone.write(folder, {**alone.shared_texts(), alone.file_of(plan): text})
-    return process.Subject(plan, folder / alone.file_of(plan), "spec.yaml")
+    """A kernel in a folder of its own, with its files edited."""
+    texts = edit(folders.rendered(plan))
+    return process.Subject(plan, folders.written(folder, plan, texts), "spec.yaml")
 
 
-def planted(fault: Fault, text: str) -> str:
-    assert fault.before in text, f"{fault.kernel} has no {fault.before!r}:\n{text}"
-    return text.replace(fault.before, fault.after)
+def planted(fault: Fault, texts: Texts) -> Texts:
+    return folders.replaced(texts, fault.before, fault.after)
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +218,7 @@ def verified(names: Sequence[str], root: Path) -> dict[str, Outcome]:
     for name in names:
         fault = FAULTS.get(name)
         plan = PLANS[fault.kernel if fault else name]
-        edit = partial(planted, fault) if fault else str
+        edit = partial(planted, fault) if fault else dict
         subjects.append(subject(root / name.replace(" ", "_"), plan, edit))
     found = pool.run_properties(subjects, "cpu", "quick", 7)
     return dict(zip(names, found, strict=True))
@@ -296,7 +295,7 @@ def test_a_kernel_that_hangs_is_ended(
     check = "    K, M = check("
     hang = Fault("plain", check, clock.hang("True") + check)
     subjects = [
-        subject(tmp_path / "hang", PLANS["plain"], lambda text: planted(hang, text)),
+        subject(tmp_path / "hang", PLANS["plain"], partial(planted, hang)),
         subject(tmp_path / "fine", PLANS["double"]),
     ]
     monkeypatch.setattr(pool, "_cores", lambda: 1)
@@ -320,7 +319,7 @@ def test_a_kernel_that_takes_too_much_memory_is_ended(
         "    while True: __import__('time').sleep(60)\n"
         "    K, M = check(",
     )
-    one = subject(tmp_path / "own", PLANS["plain"], lambda text: planted(greedy, text))
+    one = subject(tmp_path / "own", PLANS["plain"], partial(planted, greedy))
     (found,) = pool.run_properties([one], "cpu", "quick", 7)
     assert found.status == "out of resources"
     assert "takes " in found.detail
@@ -328,7 +327,7 @@ def test_a_kernel_that_takes_too_much_memory_is_ended(
 
 def test_what_does_not_compile_is_told_apart(tmp_path: Path) -> None:
     wrong = Fault("plain", "tl.zeros((BLOCK_M, BLOCK_N)", "tl.zeros((BLOCK_M, 3)")
-    one = subject(tmp_path / "own", PLANS["plain"], lambda text: planted(wrong, text))
+    one = subject(tmp_path / "own", PLANS["plain"], partial(planted, wrong))
     compiled, *_ = pool.run_checks([one], "cpu", "quick", 7)
     assert (compiled.check, compiled.status) == ("compiled", "compile error")
 
@@ -350,7 +349,7 @@ def test_what_starved_beside_others_is_run_alone(
     held = f"pathlib.Path({str(lock)!r}).exists()"
     wait = Fault("double", check, clock.hang(held) + check)
     lock.touch()
-    one = subject(tmp_path / "own", PLANS["double"], lambda text: planted(wait, text))
+    one = subject(tmp_path / "own", PLANS["double"], partial(planted, wait))
     task = pool._parts(process.Run("cpu", "quick", 7), one, 1)
     (starved,) = pool._run_all([{"TRITON_INTERPRET": "1"}], [task], None)
     assert starved.status == "timed out"

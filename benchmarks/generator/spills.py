@@ -33,6 +33,7 @@ import triton  # noqa: E402
 
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
 from gemmgen.output import alone  # noqa: E402
+from gemmgen.render.parts import file_of  # noqa: E402
 from gemmgen.select.plan import Plan, plans  # noqa: E402
 from gemmgen.select.tile_text import parsed, spelled  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402
@@ -146,7 +147,7 @@ def compiled(task: Task, targets: tuple[str, ...], folder: Path) -> Found:
     plan, tile = planned(task.kernel, targets), parsed(task.tile)
     target = TARGETS[task.target]
     try:
-        loaded = module(folder / f"{task.kernel}.py")
+        loaded = module(folder / file_of(plan))
         kernel = jit_function(loaded, plan, tile.schedule)
         made: Any = compile_aligned(plan, kernel, target, tile)
     except Exception as error:  # Triton's, of any kind

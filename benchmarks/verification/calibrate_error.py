@@ -3,7 +3,7 @@
     python benchmarks/verification/calibrate_error.py [--markdown FILE] [--cpu]
 
 Healthy results are those of the kernels in generated/. Faults that every element
-suffers are planted in the kernel: its module is edited as `verify --self-test` edits
+suffers are planted in the kernel: its tiled.py is edited as `verify --self-test` edits
 it (the accumulator rounded to fp16 after each K block, the last of K masked), or its
 precision is replaced (tf32 for ieee), and the edited kernel runs, in schedule tiled
 alone, so that no other computes in its place. Faults of a single
@@ -31,6 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 from gemmgen.output import alone  # noqa: E402
 from gemmgen.render import render  # noqa: E402
+from gemmgen.render.parts import file_of  # noqa: E402
 from gemmgen.select.plan import Plan, load  # noqa: E402
 from gemmgen.tables.schedules import FALLBACK  # noqa: E402
 from gemmgen.verification.cases.data import KINDS, Source  # noqa: E402
@@ -69,15 +70,14 @@ class Bench:
     folder: Path
 
     def kernel(self, name: str, edit: str = "") -> Kernel:
-        """A kernel, healthy or with a fault that is edited into its module."""
+        """A kernel, healthy or with a fault that is edited into its tiled.py."""
         plan = self.plans[name]
         if self.device.type == "cpu":
             return lambda a, b: _in_torch(plan, a, b, edit)
-        healthy = ROOT / "generated" / f"{name}.py"
         if not edit:
-            return subject.launcher(plan, subject.load(healthy))
+            return subject.launcher_in(ROOT / "generated", plan)
         folder = Path(tempfile.mkdtemp(dir=self.folder))
-        made = {alone.file_of(plan): _edited(plan, one_schedule(plan), edit)}
+        made = edited(one_schedule(plan), edit)
         alone.write(folder, {**alone.shared_texts(), **made})
         return subject.launcher_in(folder, plan)
 
@@ -96,8 +96,8 @@ class Bench:
         return judged(self.plans[name], inputs, [got], BLOCK)
 
 
-def one_schedule(plan: Plan) -> str:
-    """The module with nothing but `tiled`, so that an edit of that is what runs."""
+def one_schedule(plan: Plan) -> Plan:
+    """The kernel with nothing but `tiled`, so that an edit of that is what runs."""
     tables = []
     for table in plan.tables:
         used = [row.tile for row in table.rows(plan.product)]
@@ -107,16 +107,21 @@ def one_schedule(plan: Plan) -> str:
             if tile.schedule in (FALLBACK, "split_k")
         ]
         tables.append(replace(table, measured=(), tiles=tuple(dict.fromkeys(tiles))))
-    return render.module(replace(plan, tables=tuple(tables)), "spec.yaml")
+    return replace(plan, tables=tuple(tables))
+
+
+def edited(plan: Plan, edit: str) -> dict[str, str]:
+    """The files of a kernel with a fault that is edited into its `tiled`."""
+    texts, name = render.files(plan, "spec.yaml"), file_of(plan, FALLBACK)
+    return {**texts, name: _edited(plan, texts[name], edit)}
 
 
 def _edited(plan: Plan, source: str, edit: str) -> str:
     if edit == "tf32":
         assert source.count('input_precision="ieee"') == 1
         return source.replace('input_precision="ieee"', 'input_precision="tf32"')
-    return next(
-        one.source for one in mutants(plan, source) if one.name.startswith(edit)
-    )
+    found = mutants(plan, FALLBACK, source)
+    return next(one.source for one in found if one.name.startswith(edit))
 
 
 def _cut(matrix: Tensor) -> Tensor:

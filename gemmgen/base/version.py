@@ -12,7 +12,7 @@ VERSION = "0.1.0"  # pyproject.toml reads it from here
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 
-RUNTIME = _PACKAGE / "runtime"
+RUNTIME_SOURCES = _PACKAGE / "runtime"
 """The modules that are copied into every output folder."""
 
 

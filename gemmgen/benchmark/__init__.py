@@ -14,7 +14,9 @@ from gemmgen.benchmark.results import Benchmark, Roofline
 from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.measurement import Gpu, environment
 from gemmgen.measurement.gpu import architecture, require
-from gemmgen.output import builder, folder
+from gemmgen.output import folder
+from gemmgen.output.job import output_folder
+from gemmgen.render.parts import file_of, stems
 from gemmgen.select.plan import Plan, fingerprint, load
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import Shape
@@ -47,7 +49,7 @@ def bench(
     contestants = _checked_peers(peers)
     plans = {plan.name: plan for spec in specs for plan in load(spec)}
     wanted = _wanted(plans, shapes_file, only)
-    path = builder.output_folder(specs, out)
+    path = output_folder(specs, out)
     _check_built(path, [plans[name] for name in wanted], specs)
     require("bench")
     device, roofline = Gpu(), roofline_of(_target())
@@ -113,13 +115,19 @@ def _check_built(path: Path, plans: Sequence[Plan], specs: Sequence[Path]) -> No
     """
     found = folder.look(path)
     for plan in plans:
-        file = found.get(f"{plan.name}.py")
-        header = file.header if file else None
-        if file is None or header is None:
-            state = "is missing"
-        elif header.entry != fingerprint(plan):
-            state = "is not what the spec asks for"
-        else:
-            continue
-        command = " ".join(["gemmgen build", *map(str, specs)])
-        raise UsageError(f"{path / plan.name}.py {state}; run `{command}` first")
+        state = _state(plan, found)
+        if state:
+            command = " ".join(["gemmgen build", *map(str, specs)])
+            raise UsageError(f"{path / plan.name} {state}; run `{command}` first")
+
+
+def _state(plan: Plan, found: folder.Contents) -> str:
+    """What a kernel's files are that may not be timed; nothing if they may."""
+    headers = [
+        found[name].header if name in found else None
+        for name in (file_of(plan, stem) for stem in stems(plan))
+    ]
+    if None in headers:
+        return "is missing"
+    entries = {header.entry for header in headers if header is not None}
+    return "" if entries == {fingerprint(plan)} else "is not what the spec asks for"

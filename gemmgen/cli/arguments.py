@@ -35,7 +35,7 @@ Commands = argparse._SubParsersAction  # the type has no public name
 
 def _add_build(commands: "Commands[argparse.ArgumentParser]") -> None:
     build = commands.add_parser(
-        "build", help="write the kernels of the specs", description="Write a module "
+        "build", help="write the kernels of the specs", description="Write a folder "
         "per kernel to DIR; nothing is written on an error.",
     )  # fmt: skip
     _add_specs(build)
@@ -154,7 +154,7 @@ def _add_reading(commands: "Commands[argparse.ArgumentParser]") -> None:
     _add_kernel(show)
     show.add_argument(
         "--stage", choices=STAGES, default="source",
-        help="its resolved entry, its plan or its module (default: source)",
+        help="its resolved entry, its plan or its files (default: source)",
     )  # fmt: skip
     _add_explain(commands)
     commands.add_parser(

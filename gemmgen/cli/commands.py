@@ -19,7 +19,7 @@ from gemmgen.base.text_table import table
 from gemmgen.cli import terminal
 from gemmgen.cli.init_spec import STARTER
 from gemmgen.cli.reports import BENCH_REPORTS, REPORTS, write_report
-from gemmgen.output.folder import Change, Refused, State
+from gemmgen.output.changes import Change, Refused, State
 from gemmgen.render.docs import Description
 
 
@@ -42,7 +42,7 @@ def build(options: argparse.Namespace) -> int:
         for change in report.drift:
             terminal.annotate(_sentence(change), file=report.folder / change.name)
     else:
-        for change in report.drift:
+        for change in report.places:
             print(f"{report.folder / change.name}: {_sentence(change, writes)}")
         print(_summary(report, writes))
     return 0 if writes or report.clean else 1

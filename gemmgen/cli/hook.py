@@ -32,12 +32,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _untracked(out: Path) -> list[Path]:
-    """The generated files of a folder that git neither tracks nor ignores."""
+    """The generated files that git neither tracks nor ignores.
+
+    A kernel's folder, or what all share, is told as one.
+    """
     names = [name for name, file in folder.look(out).items() if file.text is not None]
     listing = ["git", "-C", str(out), "ls-files", "--others", "--exclude-standard"]
     done = subprocess.run([*listing, "-z", "--", *names], stdout=subprocess.PIPE)
     done.check_returncode()
-    return [out / name for name in done.stdout.decode().split("\0") if name]
+    found = sorted(name for name in done.stdout.decode().split("\0") if name)
+    return list(dict.fromkeys(out / Path(name).parts[0] for name in found))
 
 
 if __name__ == "__main__":

@@ -59,10 +59,10 @@ def _outcome(options: argparse.Namespace) -> int:
 
 def output_folder(arguments: Sequence[str]) -> Path:
     """The folder that arguments of `gemmgen build` are about."""
-    from gemmgen.output import builder
+    from gemmgen.output import job
 
     options = parser().parse_args(arguments)
-    return builder.output_folder(options.specs, options.out)
+    return job.output_folder(options.specs, options.out)
 
 
 def _say(options: argparse.Namespace, message: str, code: int) -> int:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from gemmgen.base.errors import SpecError
-from gemmgen.output.folder import Refused, State
+from gemmgen.output.changes import Refused, State
 
 SCHEMA = 1
 """Number of the JSON output's form; it rises when a key changes its meaning."""

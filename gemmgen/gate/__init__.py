@@ -1,1 +1,1 @@
-"""What a generated module may hold, and the names that it keeps for itself."""
+"""What a generated file may hold, and the names that it keeps for itself."""

@@ -8,7 +8,7 @@ import ast
 import builtins
 from collections.abc import Sequence
 
-from gemmgen.tables.functions import FAST, OPS
+from gemmgen.tables.functions import OPS
 from gemmgen.tables.schedules import GRIDS, SCHEDULES
 
 _NODES = (
@@ -35,16 +35,20 @@ _SHARED = {
     "launch": {"Block", "Launch"},
     "remember": {"remembered"},
     "replay": {"run"},
-    "support": {
-        "alignment", "cdiv", "load_block", "offset_type", "rows", "store_block", *FAST,
-    },
+    "device": {"load_block", "store_block", "swizzle"},
+    "functions": {op.name for op in OPS.values() if not op.in_place},
+    "support": {"alignment", "cdiv", "offset_type", "rows"},
     "table": {"ANY", "FILL", "FULL", "Tile", "select", *GRIDS},
 }  # fmt: skip
 _OF_SHARED = set().union(*_SHARED.values())
 _IMPORTS_FROM |= {
-    (1, f"_runtime.{module}"): {(name, None) for name in names}
+    (2, f"_runtime.{module}"): {(name, None) for name in names}
     for module, names in _SHARED.items()
 }
+_LAUNCHES = {name: f"launch_{name}" for name in SCHEDULES}
+_IMPORTS_FROM |= {(1, name): {("launch", own)} for name, own in _LAUNCHES.items()}
+_IMPORTS_FROM[1, "tiles"] = {("TILES", None)}
+_OF_SHARED |= {"TILES", *_LAUNCHES.values()}
 _BUILTINS = {"float", "min", "range", "tuple"}
 _ATTRIBUTES = {
     "torch": {"Tensor", "float16", "bfloat16", "float32", "float64"},
@@ -83,25 +87,31 @@ class NotAllowed(Exception):
     """A rendered module holds what no template writes: a fault of gemmgen."""
 
 
-def check_module(tree: ast.Module, name: str) -> None:
-    """Raise `NotAllowed` unless the module holds only what a kernel's module may."""
+def check_module(tree: ast.Module, name: str, public: str) -> None:
+    """Raise `NotAllowed` unless a file holds only what one of a kernel's may.
+
+    `public` is what others take from it, which it defines once.
+    """
     for statement in tree.body[1:]:
         if not (isinstance(statement, _TOP) or _is_table(statement)):
             raise _refused(statement, "runs when the module is imported")
-    public = [
-        node.name
-        for node in tree.body
-        if isinstance(node, ast.FunctionDef) and node.name == name
-    ]
-    if public != [name]:
-        raise NotAllowed(f"module {name} does not define {name} once")
+    defined = [_defined(statement) for statement in tree.body]
+    if defined.count(public) != 1:
+        raise NotAllowed(f"{name} does not define {public} once")
     nodes = list(ast.walk(tree))
     bound = bound_names(nodes)
     known = bound | NAMES_OF_MODULES
     if clash := bound & (set(_ATTRIBUTES) | set(dir(builtins)) & _BUILTINS):
-        raise NotAllowed(f"module {name} binds {sorted(clash)}")
+        raise NotAllowed(f"{name} binds {sorted(clash)}")
     for node in nodes:
         _check_node(node, known)
+
+
+def _defined(statement: ast.stmt) -> str | None:
+    """The function or table that a statement defines."""
+    if isinstance(statement, ast.FunctionDef):
+        return statement.name
+    return "TILES" if _is_table(statement) else None
 
 
 def _is_table(statement: ast.stmt) -> bool:

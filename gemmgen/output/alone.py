@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gemmgen.output.folder import SHARED
 from gemmgen.render import render
+from gemmgen.render.parts import file_of
 from gemmgen.select.plan import Plan
 
 
@@ -16,11 +17,6 @@ from gemmgen.select.plan import Plan
 def shared_texts() -> Mapping[str, str]:
     """The files that launchers share, by name."""
     return {name: render.shared(name) for name in SHARED}
-
-
-def file_of(plan: Plan) -> str:
-    """The name of the file that holds a kernel's launcher."""
-    return f"{plan.name}.py"
 
 
 def write(folder: Path, texts: Mapping[str, str]) -> None:
@@ -33,6 +29,5 @@ def write(folder: Path, texts: Mapping[str, str]) -> None:
 
 def written(folder: Path, plan: Plan, source: str) -> Path:
     """Write a kernel, rendered, with what launchers share; the launcher's file."""
-    made = {file_of(plan): render.module(plan, source)}
-    write(folder, {**shared_texts(), **made})
+    write(folder, {**shared_texts(), **render.files(plan, source)})
     return folder / file_of(plan)

@@ -5,50 +5,40 @@ It must not render anything, nor touch a file that gemmgen did not write.
 
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
-from difflib import unified_diff
-from enum import Enum
+from dataclasses import dataclass
 from pathlib import Path
 
 from gemmgen.base import header
-from gemmgen.base.errors import UsageError, quoted
-from gemmgen.base.files import shown, terminable
+from gemmgen.base.errors import quoted
+from gemmgen.base.files import terminable
 from gemmgen.base.header import Header
 from gemmgen.base.tree import Folder, pinned
+from gemmgen.output.changes import Change, Refused, State, by_place
+from gemmgen.render.parts import RUNTIME, header_name, home
 
 PACKAGE = "__init__.py"
-RUNTIME = "_runtime"
-"""The folder of what all launchers share."""
-SHARED = (
-    "_runtime/__init__.py",
-    "_runtime/package.py",
-    "_runtime/support.py",
-    "_runtime/table.py",
-    "_runtime/checks.py",
-    "_runtime/launch.py",
-    "_runtime/packed.py",
-    "_runtime/repeats.py",
-    "_runtime/replay.py",
-    "_runtime/families.py",
-    "_runtime/remember.py",
+SHARED = tuple(
+    f"{RUNTIME}/{name}.py"
+    for name in (
+        "__init__",
+        "package",
+        "support",
+        "device",
+        "functions",
+        "table",
+        "checks",
+        "launch",
+        "packed",
+        "repeats",
+        "replay",
+        "families",
+        "remember",
+    )
 )
-"""The files in it, each using those before it."""
+"""The files of what all launchers share, each using those before it."""
 LOCK = "gemmgen.lock.json"
 
 _MODULE = re.compile(r"(?:[a-z_][a-z0-9_]*/)?[a-z_][a-z0-9_]*\.py")
-
-
-class State(Enum):
-    """How a file stands to the text it should have."""
-
-    FRESH = "fresh"
-    MISSING = "missing"
-    OUTDATED = "outdated"  # ours and untouched: rewritten or, if gone, removed
-    LEFTOVER = "left over"
-    EDITED = "hand-edited"  # these three are refused, the first two unless forced
-    TAKEN = "from another spec"
-    FOREIGN = "foreign"
-    ABANDONED = "without a spec"  # a check reports it, a build leaves it
 
 
 @dataclass(frozen=True)
@@ -61,11 +51,11 @@ class Found:
 
     @property
     def kernel(self) -> str | None:
-        """The kernel that the file holds, None for any other file."""
+        """The kernel that the file is of, None for any other file."""
         ours = self.header
-        if ours is None or ours.source is None or ours.name != _stem(self.name):
+        if ours is None or ours.source is None or ours.name != header_name(self.name):
             return None
-        return ours.name
+        return home(self.name)
 
 
 Contents = Mapping[str, Found]
@@ -85,38 +75,6 @@ class Wanted:
     sources: Set[str]
     finish: Callable[[Contents, Contents], Mapping[str, str]] = lambda _, __: {}
     lives: Callable[[str], bool] = lambda _: True
-
-
-@dataclass(frozen=True)
-class Change:
-    """A file, its state, and its text before and after (None: no file)."""
-
-    name: str
-    state: State
-    before: str | None = field(default=None, repr=False)
-    after: str | None = field(default=None, repr=False)
-    reason: str = ""
-
-    def diff(self) -> str:
-        """A unified diff from the file on disk to the wanted text, safe to print."""
-        lines = unified_diff(
-            _lines(self.before),
-            _lines(self.after),
-            f"{self.name} (on disk)",
-            f"{self.name} (from the spec)",
-            lineterm="",
-        )
-        return "".join(f"{line}\n" for line in lines)
-
-
-class Refused(UsageError):
-    """Files are in the way that a build may not overwrite: one line each."""
-
-    def __init__(self, path: Path, changes: Sequence[Change]) -> None:
-        self.changes = tuple(changes)
-        super().__init__(
-            "\n".join(f"{shown(path / c.name)}: {c.reason}" for c in changes)
-        )
 
 
 def look(path: Path) -> dict[str, Found]:
@@ -154,7 +112,8 @@ def publish(path: Path, wanted: Wanted, *, force: bool = False) -> list[Change]:
         hard = {State.FOREIGN} if force else _REFUSED
         refused = [change for change in changes if change.state in hard]
         if refused:
-            raise Refused(path, refused)
+            places = [one for one in by_place(changes) if one.state in hard]
+            raise Refused(path, refused, places)
         with terminable():
             folder.sweep()
             steps = _steps(changes)
@@ -168,11 +127,13 @@ _REFUSED = {State.EDITED, State.TAKEN, State.FOREIGN}
 
 def compare(found: Contents, wanted: Wanted) -> list[Change]:
     """The state of each wanted file and of each file left over, sorted by name."""
-    others = {
+    own = {home(name) for name in wanted.files}
+    theirs = {
         name: file
         for name, file in found.items()
         if file.kernel and name not in wanted.files and not _of(file, wanted.sources)
     }
+    others = {name: file for name, file in theirs.items() if file.kernel not in own}
     texts = {**wanted.files, **wanted.finish(found, others)}
     for name in texts:
         if name != LOCK and not _MODULE.fullmatch(name):
@@ -183,37 +144,22 @@ def compare(found: Contents, wanted: Wanted) -> list[Change]:
         for name, file in found.items()
         if name not in texts and _of(file, wanted.sources)
     ]
-    return sorted(changes + gone, key=lambda change: change.name)
-
-
-def _lines(text: str | None) -> list[str]:
-    """Lines for a terminal: a hand-edited file may hold any character."""
-    if not text:
-        return []
-    whole = text.endswith("\n")
-    lines = text.removesuffix("\n").split("\n")
-    plain = [
-        "".join(c if _shows(c) else ascii(c)[1:-1] for c in line) for line in lines
+    # Whoever takes a kernel takes all of its folder.
+    gone += [
+        _unwanted(file) if not wanted.lives(_source(file)) else _taken(file)
+        for name, file in theirs.items()
+        if name not in others
     ]
-    return plain if whole else [*plain, "\\ no newline at end of file"]
-
-
-def _shows(character: str) -> bool:
-    return character.isprintable() or character == "\t"
+    return sorted(changes + gone, key=lambda change: change.name)
 
 
 def _of(file: Found, sources: Set[str]) -> bool:
     """Whether a build of `sources` answers for this file."""
     if file.header is None:
         return False
-    if file.header.name not in (None, _stem(file.name)):
+    if file.header.name not in (None, header_name(file.name)):
         return False  # a copy that somebody made of a generated file
     return file.header.source is None or file.header.source in sources
-
-
-def _stem(name: str) -> str:
-    """What the header of a file of this name calls it."""
-    return name.removesuffix(".py")
 
 
 def _source(file: Found) -> str:
@@ -242,15 +188,20 @@ def _judge(file: Found, text: str, wanted: Wanted) -> tuple[State, str]:
         return State.FRESH, ""
     if file.name == LOCK and file.text is not None:
         return State.OUTDATED, ""
-    if ours is None or ours.name not in (None, _stem(file.name)):
+    if ours is None or ours.name not in (None, header_name(file.name)):
         return State.FOREIGN, "gemmgen did not write this file; move it away"
     others = ours.source is not None and ours.source not in wanted.sources
     if others and wanted.lives(_source(file)):
-        other = quoted(_source(file))
-        return State.TAKEN, f"comes from {other}; rename a kernel, or --force takes it"
+        taken = _taken(file)
+        return taken.state, taken.reason
     if not ours.intact:
         return State.EDITED, "edited by hand; --force overwrites it"
     return State.OUTDATED, ""
+
+
+def _taken(file: Found) -> Change:
+    reason = f"comes from {quoted(_source(file))}; rename a kernel, or --force takes it"
+    return Change(file.name, State.TAKEN, file.text, None, reason)
 
 
 def _unwanted(file: Found) -> Change:

@@ -12,6 +12,7 @@ from gemmgen.base import header
 from gemmgen.base.header import Header
 from gemmgen.base.version import VERSION, black_style
 from gemmgen.output.folder import LOCK, Contents, Found
+from gemmgen.render.parts import home, is_launcher
 
 
 @dataclass(frozen=True)
@@ -34,8 +35,9 @@ class Lock:
     files: Mapping[Fact, str]
 
     def kernels(self) -> list[str]:
-        """The files that hold a kernel, sorted."""
-        return sorted(fact.file for fact in self.files if fact.source is not None)
+        """The kernels whose launchers are there, sorted."""
+        own = [one.file for one in self.files if one.source is not None]
+        return sorted({home(name) for name in own if is_launcher(name)})
 
 
 def fact(file: str, header: Header) -> Fact:

@@ -1,1 +1,1 @@
-"""`Plan` → the text of a module."""
+"""`Plan` → the texts of a kernel's files."""

@@ -124,6 +124,11 @@ class Description:
         first = f"{title[0].upper()}{title[1:]}, {self.types}:"
         return f'"""{first}\n\n{_indented(self.formula)}\n"""'
 
+    def schedule_doc(self, schedule: str) -> str:
+        """The docstring of a schedule's file."""
+        title = SCHEDULES[schedule].title
+        return f'"""{title[0].upper()}{title[1:]}."""'
+
     @property
     def kernel_doc(self) -> str:
         """The kernel's docstring: its tensors and the accumulator."""

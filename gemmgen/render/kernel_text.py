@@ -3,7 +3,6 @@
 Every choice between two spellings is made here, so that a template has none.
 """
 
-import textwrap
 from dataclasses import dataclass
 
 from gemmgen.cost.tile import Tile
@@ -11,31 +10,16 @@ from gemmgen.epilogue.expression import spell, triton_function
 from gemmgen.render.names import grouped
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
-from gemmgen.tables.functions import OPS
+from gemmgen.tables.functions import OPS, Op
 from gemmgen.tables.schedules import Schedule, described
 
 BLOCKS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
-_HELPER = '''@triton.jit
-def {name}({parameters}):
-    """{doc}"""
-{body}'''
 
 
-def helpers(plan: Plan) -> list[str]:
-    """The functions that the epilogue calls and Triton lacks, in order of use."""
-    rows = [OPS[name] for name in plan.epilogue.functions if name in OPS]
-    return [
-        _HELPER.format(
-            name=row.name,
-            parameters=", ".join(row.parameters),
-            doc=row.doc,
-            body=textwrap.indent(
-                "\n".join([*row.steps, f"return {row.triton}"]), "    "
-            ),
-        )
-        for row in rows
-        if not row.in_place
-    ]
+def helpers(plan: Plan) -> list[Op]:
+    """The functions that the epilogue calls and Triton lacks, sorted."""
+    names = sorted(name for name in plan.epilogue.functions if name in OPS)
+    return [OPS[name] for name in names if not OPS[name].in_place]
 
 
 @dataclass(frozen=True)

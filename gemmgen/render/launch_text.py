@@ -6,12 +6,22 @@ Every choice between two spellings is made here, so that a template has none.
 from dataclasses import dataclass
 
 from gemmgen.problem.tensors import Operand
-from gemmgen.render.kernel_text import KernelText
+from gemmgen.render.kernel_text import KernelText, helpers
 from gemmgen.render.names import grouped, line, listed
+from gemmgen.render.parts import shared
+from gemmgen.render.specialized_text import SpecializedText
 from gemmgen.select.plan import Plan
 from gemmgen.tables.layouts import Matrix
 from gemmgen.tables.schedules import SCHEDULES, described, transposes
 
+_TRITON = """import triton
+import triton.language as tl
+"""
+_GLUON = """import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia import hopper
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier"""
 _CONSTANTS = {
     "BLOCK_M": "tile.m",
     "BLOCK_N": "tile.n",
@@ -63,7 +73,46 @@ class LaunchText:
     @property
     def kernel(self) -> KernelText:
         """What the schedule launches."""
-        return KernelText(self.plan, SCHEDULES[self.name])
+        row = SCHEDULES[self.name]
+        return (SpecializedText if row.specialized else KernelText)(self.plan, row)
+
+    @property
+    def languages(self) -> str:
+        """The imports of the language that the kernel is written in."""
+        if not SCHEDULES[self.name].specialized:
+            return _TRITON
+        return _GLUON + (", tma\n" if self.kernel.described("results") else "\n")
+
+    @property
+    def imports(self) -> list[tuple[str, list[str]]]:
+        """What the file takes from what launchers share: whence, the names."""
+        taken = {
+            "device": self._device_functions,
+            "functions": [one.name for one in helpers(self.plan)],
+            "launch": [*(["Block"] if self.in_blocks else []), "Launch"],
+            "support": self._support,
+            "table": [SCHEDULES[self.name].grid] if self.plan.rows else [],
+        }
+        return [(shared(file), names) for file, names in taken.items() if names]
+
+    @property
+    def _device_functions(self) -> list[str]:
+        row, text = SCHEDULES[self.name], self.kernel
+        used = {
+            "load_block": row.specialized,
+            "store_block": row.specialized and text.described("results"),
+            "swizzle": not row.streams,
+        }
+        return [name for name, needed in used.items() if needed]
+
+    @property
+    def _support(self) -> list[str]:
+        used = {
+            "alignment": self.kernel.aligns,
+            "cdiv": bool(self.plan.configs),
+            "offset_type": self.kernel.indexes,
+        }
+        return [name for name, needed in used.items() if needed]
 
     @property
     def parameters(self) -> list[str]:

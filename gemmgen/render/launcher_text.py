@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gemmgen.problem.tensors import Operand
-from gemmgen.render.kernel_text import helpers
 from gemmgen.render.launch_text import (
     LaunchText,
     input_names,
@@ -16,12 +15,11 @@ from gemmgen.render.launch_text import (
     read_sizes,
     result_names,
 )
+from gemmgen.render.parts import shared
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
-from gemmgen.tables.functions import FAST
 from gemmgen.tables.layouts import AXIS_SIZES
 from gemmgen.tables.operations import OPERATIONS
-from gemmgen.tables.schedules import described
 
 
 @dataclass(frozen=True)
@@ -158,62 +156,27 @@ class LauncherText:
 
     @property
     def imports(self) -> list[tuple[str, list[str]]]:
-        """What the module takes from those that launchers share: whence, the names."""
+        """What the file takes, from what launchers share and from those beside it."""
+        plan = self.plan
+        checks = {
+            "check": True,
+            "number": any(one.is_number for one in plan.operands),
+            "result": True,
+            "split": len(plan.results) > 1,
+        }
         taken = {
-            "checks": self.checking,
-            "launch": self.launching,
+            "checks": [name for name, needed in checks.items() if needed],
             "remember": ["remembered"],
             "replay": ["run"],
-            "support": self.support,
-            "table": self.tabling,
+            "support": ["rows"] if self.row_loop else [],
+            "table": ["select"] if plan.rows else [],
         }
-        return [(module, names) for module, names in taken.items() if names]
-
-    @property
-    def support(self) -> list[str]:
-        """The names that the module takes from the support module."""
-        plan = self.plan
-        used = {
-            "alignment": any(one.kernel.aligns for one in self.launches),
-            "offset_type": any(one.kernel.indexes for one in self.launches),
-            "rows": self.row_loop is not None,
-            "cdiv": bool(plan.configs),
-            "load_block": plan.specialized is not None,
-            "store_block": self.stores_blocks,
-        }
-        functions = "\n".join(helpers(plan))
-        used |= {name: name in functions for name in FAST}
-        return sorted(name for name, needed in used.items() if needed)
-
-    @property
-    def tabling(self) -> list[str]:
-        """The names that the module takes from the module of tables."""
-        rows = self.plan.rows
-        if not rows:
-            return []
-        fills = ["FILL"] if any(row.tile.split_k < 0 for row in rows) else []
-        full = ["FULL"] if any(row.full for row in rows) else []
-        grids = sorted({one.grid for one in self.launches})
-        return ["ANY", *fills, *full, "Tile", *grids, "select"]
-
-    @property
-    def stores_blocks(self) -> bool:
-        """Whether consumers of a specialized kernel store through descriptors."""
-        name, kind = self.plan.specialized, self.plan.product.kind
-        return name is not None and "results" in described(name, kind)
-
-    @property
-    def checking(self) -> list[str]:
-        """The names that the module takes from the module of checks."""
-        numbers = ["number"] if any(one.is_number for one in self.plan.operands) else []
-        several = ["split"] if len(self.plan.results) > 1 else []
-        return ["check", *numbers, "result", *several]
-
-    @property
-    def launching(self) -> list[str]:
-        """The names that the module takes from the launch module."""
-        blocks = ["Block"] if any(one.in_blocks for one in self.launches) else []
-        return [*blocks, "Launch"]
+        beside = {name: [f"launch as {_launch(name)}"] for name in plan.schedules}
+        beside["tiles"] = ["TILES"] if plan.rows else []
+        return [
+            *((shared(file), names) for file, names in taken.items() if names),
+            *((f".{file}", names) for file, names in sorted(beside.items()) if names),
+        ]
 
     @property
     def launch_choice(self) -> list[str]:
@@ -221,7 +184,7 @@ class LauncherText:
         plan, launches = self.plan, self.launches
         arguments = ", ".join(launches[0].parameters)
         if plan.configs:
-            return [f"run(_tiled({arguments}))"]
+            return [f"run({_launch(launches[0].name)}({arguments}))"]
         needed = "".join(
             f", {one.name}=({', '.join(one.in_blocks)})"
             for one in launches
@@ -229,11 +192,17 @@ class LauncherText:
         )
         choice = f"tile = select(TILES, {plan.a.name}.device, sizes{needed})"
         if len(launches) == 1:
-            return [*read_sizes(plan), choice, f"run(_tiled({arguments}))"]
-        prepared = ", ".join(f'"{one.name}": _{one.name}' for one in launches)
+            only = _launch(launches[0].name)
+            return [*read_sizes(plan), choice, f"run({only}({arguments}))"]
+        prepared = ", ".join(f'"{one.name}": {_launch(one.name)}' for one in launches)
         return [
             *read_sizes(plan),
             choice,
             f"schedules = {{{prepared}}}",
             f"run(schedules[tile.schedule]({arguments}))",
         ]
+
+
+def _launch(schedule: str) -> str:
+    """What the launcher calls the launch of a schedule."""
+    return f"launch_{schedule}"

@@ -6,7 +6,7 @@ Pure: reads its own templates and nothing else; writes nothing.
 import ast
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import black
@@ -15,73 +15,72 @@ from jinja2 import FileSystemLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gemmgen.base import header
-from gemmgen.base.version import RUNTIME, template_root
+from gemmgen.base.version import RUNTIME_SOURCES, template_root
 from gemmgen.gate.allowlist import check_module
 from gemmgen.render.docs import Description
-from gemmgen.render.kernel_text import KernelText, helpers
+from gemmgen.render.function_text import fast, functions
+from gemmgen.render.launch_text import LaunchText
 from gemmgen.render.launcher_text import LauncherText
 from gemmgen.render.meanings import NameTaken, clashes, disguised
 from gemmgen.render.names import WIDTH
-from gemmgen.render.specialized_text import SpecializedText
+from gemmgen.render.parts import LAUNCHER, TILES, file_of, stems
 from gemmgen.render.table_text import TableText
 from gemmgen.select.plan import Plan, fingerprint
-from gemmgen.tables.schedules import SCHEDULES
-
-_GLUON = """from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia import hopper
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier"""
 
 _KEPT = re.compile(r"(?<=^# fmt: off\n).*?(?=^# fmt: on$)", re.DOTALL | re.MULTILINE)
 _STAND_IN = "...\n"
 BLACK_MODE = black.Mode(target_versions={TargetVersion.PY310}, line_length=WIDTH)
 
 
-def module(plan: Plan, source: str) -> str:
-    """The module of a kernel, formatted and sealed; `source` names its spec.
+def files(plan: Plan, source: str) -> dict[str, str]:
+    """The files of a kernel's folder by name, formatted and sealed.
 
-    Raises `NameTaken` for names of the spec that it cannot have.
+    `source` names the spec. Raises `NameTaken` for names of it that they cannot have.
     """
-    head = header.head(source, fingerprint(plan), Description(plan).entry)
-    raw = _module(plan, head)
-    _check_names(plan, ast.parse(raw))
+    raw = {stem: _raw(plan, stem, source) for stem in stems(plan)}
+    _check_names(plan, {stem: ast.parse(text) for stem, text in raw.items()})
+    return {
+        file_of(plan, stem): _finished(plan, stem, text) for stem, text in raw.items()
+    }
+
+
+def _finished(plan: Plan, stem: str, raw: str) -> str:
     made = _black(raw)
-    check_module(ast.parse(made), plan.name)
-    compile(made, f"{plan.name}.py", "exec", dont_inherit=True)
+    name = file_of(plan, stem)
+    public = {LAUNCHER: plan.name, TILES: "TILES"}.get(stem, "launch")
+    check_module(ast.parse(made), name, public)
+    compile(made, name, "exec", dont_inherit=True)
     return header.seal(made)
 
 
-def _module(plan: Plan, head: str) -> str:
-    launcher = LauncherText(plan)
-    return _filled(
-        "base.py.jinja",
-        head=head,
-        imports=_gluon(launcher) if plan.specialized else "",
-        plan=plan,
-        about=Description(plan),
-        helpers=helpers(plan),
-        kernels={name: _kernel(plan, name) for name in plan.schedules},
-        launcher=launcher,
-        table=TableText(plan),
-    )
+def _raw(plan: Plan, stem: str, source: str) -> str:
+    """One file as its template has it."""
+    about = Description(plan)
+    own = about.entry if stem == LAUNCHER else [f"name: {plan.name}/{stem}"]
+    values = {
+        "head": header.head(source, fingerprint(plan), own),
+        "plan": plan,
+        "about": about,
+    }
+    if stem == LAUNCHER:
+        return _filled("launcher.py.jinja", launcher=LauncherText(plan), **values)
+    if stem == TILES:
+        return _filled("tiles.py.jinja", table=TableText(plan), **values)
+    launch = LaunchText(plan, stem)
+    return _filled("schedule.py.jinja", launch=launch, text=launch.kernel, **values)
 
 
-def _check_names(plan: Plan, module: ast.Module) -> None:
-    """Raise `NameTaken` where a name of the spec has two meanings in its module."""
+def _check_names(plan: Plan, trees: Mapping[str, ast.Module]) -> None:
+    """Raise `NameTaken` where a name of the spec has two meanings in a file."""
     other, aliases = disguised(plan)
-    taken = clashes(module, ast.parse(_module(other, "")), aliases)
+    taken = {
+        name
+        for stem, tree in trees.items()
+        for name in clashes(tree, ast.parse(_raw(other, stem, "")), aliases)
+    }
     if taken:
-        raise NameTaken(plan.name, taken)
-
-
-def _gluon(launcher: LauncherText) -> str:
-    """The imports of a specialized kernel."""
-    return _GLUON + (", tma\n" if launcher.stores_blocks else "\n")
-
-
-def _kernel(plan: Plan, schedule: str) -> KernelText:
-    row = SCHEDULES[schedule]
-    return (SpecializedText if row.specialized else KernelText)(plan, row)
+        names = (name for name in aliases.values() if name in taken)
+        raise NameTaken(plan.name, tuple(names))
 
 
 def package(names: Sequence[str]) -> str:
@@ -93,10 +92,15 @@ def package(names: Sequence[str]) -> str:
 
 def shared(file: str) -> str:
     """A module that all launchers share, the same for every folder."""
-    name = file.removesuffix(".py")
+    name = file.removesuffix(".py").removesuffix(f"/{LAUNCHER}")
     head = header.head(None, header.entry_hash(name), [f"name: {name}"])
-    text = (RUNTIME / Path(file).name).read_text(encoding="utf-8")
-    return header.seal(head + text)
+    path = RUNTIME_SOURCES / Path(file).name
+    if path.exists():
+        return header.seal(head + path.read_text(encoding="utf-8"))
+    made = _formatted(
+        f"{path.name}.jinja", head=head, functions=functions(), fast=fast()
+    )
+    return header.seal(made)
 
 
 @functools.cache

@@ -1,8 +1,10 @@
 """The text of a dispatch table: a line a row, its columns aligned."""
 
+import textwrap
 from dataclasses import dataclass
 
 from gemmgen.cost.tile import FILL, Product
+from gemmgen.render.names import WIDTH
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
 
@@ -19,15 +21,27 @@ class TableText:
         return any(row.full for row in self.plan.rows)
 
     @property
-    def about(self) -> list[str]:
+    def doc(self) -> str:
         """How a call finds its row, and who chose them."""
-        full = "One that asks for FULL waves takes sizes whose tiles keep all SMs busy"
-        return [
-            "A call takes the first tile whose sm, M, N and K hold its own",
-            "GPUs that do not have a tile's bytes of shared memory pass it over",
+        full = "One that asks for FULL waves takes sizes whose tiles keep all SMs busy."
+        told = [
+            "GPUs that do not have a tile's bytes of shared memory pass it over.",
             *([full] if self.full else []),
-            self.plan.chosen_by,
+            f"{self.plan.chosen_by}.",
         ]
+        first = "A call takes the first tile whose sm, M, N and K hold its own."
+        return f'"""{first}\n\n{textwrap.fill(" ".join(told), WIDTH)}\n"""'
+
+    @property
+    def imports(self) -> list[str]:
+        """The names that the file takes from the module of tables."""
+        rows = self.plan.rows
+        used = {
+            "ANY": any(limit is None for row in rows for limit in row.limits),
+            "FILL": any(row.tile.split_k < 0 for row in rows),
+            "FULL": self.full,
+        }
+        return [*(name for name, needed in used.items() if needed), "Tile"]
 
     @property
     def rows(self) -> list[str]:

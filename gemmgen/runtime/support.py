@@ -1,4 +1,4 @@
-"""What every launcher of this folder shares: device functions, GPUs, tensors as rows.
+"""What launchers ask of a GPU and of tensors, and tensors as rows.
 
 Needs torch and triton alone, so the folder can be copied into any project.
 """
@@ -13,38 +13,8 @@ from collections.abc import Iterator
 import torch
 import triton
 import triton.language as tl
-from triton.experimental.gluon.language.nvidia.hopper import tma
-from triton.language.extra import libdevice
-
-# Triton 3.8 renamed these two, and 3.9 raises an error at their old names.
-load_block = getattr(tma, "async_load", tma.async_copy_global_to_shared)
-store_block = getattr(tma, "async_store", tma.async_copy_shared_to_global)
 
 INTERPRETED = triton.knobs.runtime.interpret
-
-if INTERPRETED:  # without CUDA's library
-
-    @triton.jit
-    def fast_exp2(x):
-        """Return 2^x."""
-        return tl.exp2(x)
-
-    @triton.jit
-    def fast_divide(x, y):
-        """Return x / y."""
-        return x / y
-
-else:
-
-    @triton.jit
-    def fast_exp2(x):
-        """Return 2^x; in fp32 by one instruction, which loses subnormal numbers."""
-        return libdevice.exp2(x)
-
-    @triton.jit
-    def fast_divide(x, y):
-        """Return x / y; in fp32 by two, which lose subnormals and y beyond 2^126."""
-        return x / y if y.dtype == tl.float64 else libdevice.fast_dividef(x, y)
 
 
 def cdiv(size: int, step: int) -> int:

@@ -34,7 +34,7 @@ class Op:
 
     `triton` is an expression over the parameters; a name of `triton.language` alone
     (`tl.exp`) is called in place, everything else becomes a helper, whose lines before
-    the result are `steps`. Of the names in `FAST` the support module has functions
+    the result are `steps`. Of the names in `FAST` `_runtime/device.py` has functions
     that are faster than Triton's in fp32, where they lose subnormal numbers.
     `torch(torch, *arguments)` is the meaning.
 

@@ -101,7 +101,8 @@ class Trial:
 
     def _call(self, tile: Tile, given: Problem, outs: tuple[torch.Tensor, ...]) -> Call:
         """Launch one tile and return the compiled kernel."""
-        prepare, sizes = getattr(self.module, f"_{tile.schedule}"), given.shape.sizes
+        prepare = subject.part(self.module, tile.schedule).launch
+        sizes = given.shape.sizes
 
         def call() -> Any:
             return prepare(self.rows[tile], sizes, *given.arguments, *outs).enter()

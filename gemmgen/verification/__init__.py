@@ -12,6 +12,9 @@ from pathlib import Path
 
 from gemmgen.base.errors import Interrupted, UsageError, quoted
 from gemmgen.output import builder
+from gemmgen.output.folder import PACKAGE
+from gemmgen.output.job import output_folder
+from gemmgen.render.parts import file_of, home
 from gemmgen.select.plan import load
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate.selftest import Kill
@@ -106,8 +109,8 @@ class _Run:
 
 def _require_built(specs: Sequence[Path], out: Path | None) -> None:
     """Say at once, and once, that there is nothing to verify yet."""
-    folder = builder.output_folder(specs, out) if specs else None
-    if folder is not None and not any(folder.glob("*.py")):
+    folder = output_folder(specs, out) if specs else None
+    if folder is not None and not (folder / PACKAGE).exists():
         command = " ".join(["gemmgen build", *map(str, specs)])
         command += f" -o {out}" if out is not None else ""
         raise UsageError(f"{folder} has no kernels yet: run `{command}` first")
@@ -125,7 +128,7 @@ def _more(specs: Sequence[Path], device: str, profile: str, self_test: bool) -> 
 
 def _subjects(specs: Sequence[Path], folder: Path, only: str | None) -> list[Subject]:
     subjects = [
-        Subject(plan, folder / f"{plan.name}.py", str(spec))
+        Subject(plan, folder / file_of(plan), str(spec))
         for spec in specs
         for plan in load(spec)
         if only is None or fnmatchcase(plan.name, only)
@@ -137,15 +140,15 @@ def _subjects(specs: Sequence[Path], folder: Path, only: str | None) -> list[Sub
 
 def _drift(report: builder.Report, kernels: Sequence[str]) -> dict[str, Outcome]:
     """An outcome a kernel; what drifted beside the kernels' files is everyone's."""
-    changed = {change.name: change for change in report.drift}
-    shared = [name for name in changed if name.startswith("_")]
     outcomes = {}
     for kernel in kernels:
-        files = [name for name in (f"{kernel}.py", *shared) if name in changed]
-        detail = "\n".join(
-            f"{report.folder / name}: {changed[name].state.value}" for name in files
-        )
-        status = "failed" if files else "passed"
+        own = [one for one in report.places if home(one.name) == kernel]
+        shared = [one for one in report.places if one.name.startswith("_")]
+        lines = [
+            f"{report.folder / one.name}: {one.state.value}" for one in (*own, *shared)
+        ]
+        detail = "\n".join(lines)
+        status = "failed" if lines else "passed"
         outcomes[kernel] = Outcome(kernel, "drift", "none", status, detail)
     return outcomes
 

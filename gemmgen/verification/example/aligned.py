@@ -20,6 +20,7 @@ from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import Matrix
 from gemmgen.tables.schedules import SCHEDULES, transposes
+from gemmgen.verification.example import subject
 
 WHOLE = 16
 """The divisor of sizes and addresses that Triton makes kernels of their own for."""
@@ -27,7 +28,8 @@ WHOLE = 16
 
 def jit_function(module: ModuleType, plan: Plan, schedule: str) -> Any:
     """The kernel of a schedule, from under an autotuner if it has one."""
-    kernel = getattr(module, plan.name + SCHEDULES[schedule].kernel_suffix)
+    name = plan.name + SCHEDULES[schedule].kernel_suffix
+    kernel = getattr(subject.part(module, schedule), name)
     return kernel.fn if isinstance(kernel, triton.runtime.Autotuner) else kernel
 
 

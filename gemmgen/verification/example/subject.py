@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import torch
 
-from gemmgen.output.folder import RUNTIME
+from gemmgen.render.parts import RUNTIME, file_of, stems
 from gemmgen.select.plan import Plan
 from gemmgen.tables.schedules import FALLBACK, SCHEDULES, described
 from gemmgen.verification.oracle.comparison import Block
@@ -46,6 +46,11 @@ class Variant:
         return described(self.schedule, plan.product.kind)
 
     @property
+    def raced(self) -> bool:
+        """Whether it is a configuration of a kernel that is autotuned."""
+        return isinstance(self.value, _Configured)
+
+    @property
     def specialized(self) -> bool:
         """Whether its warps have different parts, in a kernel written in Gluon."""
         return SCHEDULES[self.schedule].specialized
@@ -73,7 +78,7 @@ class Variant:
 
         A group of tiles and the parts of K stay as they are unless they are given.
         """
-        if isinstance(self.value, _Configured):
+        if self.raced:
             value: Any = self.value.cut_to(block, group_m)
             return replace(self, block=block, value=value)
         first, *others = self.value
@@ -90,7 +95,8 @@ class Variant:
     @contextmanager
     def forced(self, module: ModuleType) -> Iterator[None]:
         """Make every launch use this tile, and remember nothing of others."""
-        with patch.object(module, self.attribute, self.value), afresh(module):
+        at = part(module, self.schedule) if self.raced else module
+        with patch.object(at, self.attribute, self.value), afresh(module):
             yield
 
 
@@ -118,15 +124,25 @@ def _own_name(module: ModuleType) -> str:
 
 
 def load(path: Path) -> ModuleType:
-    """Import a generated module from its file, with its folder as a package.
+    """Import a kernel's package from its launcher's file.
 
     The folder's other kernels are left alone: one that does not import fails by itself.
     """
     package = ModuleType(f"generated_{next(_numbers)}")
-    package.__path__ = [str(path.parent)]
+    package.__path__ = [str(path.parent.parent)]
     sys.modules[package.__name__] = package
     _loaded.append(package.__name__)
-    return importlib.import_module(f"{package.__name__}.{path.stem}")
+    return importlib.import_module(f"{package.__name__}.{path.parent.name}")
+
+
+def part(module: ModuleType, stem: str) -> ModuleType:
+    """One of the other modules of a kernel's package, such as that of a schedule."""
+    return importlib.import_module(f"{module.__name__}.{stem}")
+
+
+def parts(plan: Plan, module: ModuleType) -> list[ModuleType]:
+    """A kernel's package and all modules in it."""
+    return [module, *(part(module, stem) for stem in stems(plan)[1:])]
 
 
 def forget() -> None:
@@ -144,12 +160,15 @@ def runtime(module: ModuleType, name: str) -> ModuleType:
 
 
 def again(module: ModuleType) -> ModuleType:
-    """Import a module's file once more, as another module of the same package."""
-    package = module.__name__.rpartition(".")[0]
-    name = f"{package}.again_{next(_numbers)}"
-    spec = importlib.util.spec_from_file_location(name, module.__file__)
+    """Import a kernel's package once more, as another one of the same folder."""
+    folder = module.__name__.rpartition(".")[0]
+    name = f"{folder}.again_{next(_numbers)}"
+    spec = importlib.util.spec_from_file_location(
+        name, module.__file__, submodule_search_locations=list(module.__path__)
+    )
     assert spec is not None and spec.loader is not None
     second = importlib.util.module_from_spec(spec)
+    sys.modules[name] = second
     spec.loader.exec_module(second)
     return second
 
@@ -163,13 +182,13 @@ def launcher(plan: Plan, module: ModuleType) -> Callable[..., Any]:
 
 def launcher_in(folder: Path, plan: Plan) -> Callable[..., Any]:
     """The public function of a kernel's module in a folder."""
-    return launcher(plan, load(folder / f"{plan.name}.py"))
+    return launcher(plan, load(folder / file_of(plan)))
 
 
 def variants(plan: Plan, module: ModuleType, device: torch.device) -> list[Variant]:
     """Every tile that this device can be made to use, the cheapest first."""
     if plan.configs:
-        found = _configured(module, f"{plan.name}_kernel")
+        found = _configured(part(module, FALLBACK), f"{plan.name}_kernel")
     else:
         found = _tabled(_reached(module.TILES, device), device.type == "cuda")
     return sorted(found, key=lambda one: one.block.m * one.block.n * one.block.k)

@@ -17,7 +17,7 @@ import torch
 import triton
 from triton.runtime._allocation import set_profile_allocator
 
-from gemmgen.output.folder import RUNTIME
+from gemmgen.render.parts import RUNTIME
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import numbers
 from gemmgen.verification.example import subject
@@ -105,7 +105,7 @@ class Bench:
 
         Kernels ask for bytes of `scratch`, and of it for profiling.
         """
-        modules = [self.module, *self.shared]
+        modules = [*subject.parts(self.plan, self.module), *self.shared]
         for name, value in (x for one in modules for x in vars(one).items()):
             if anew and hasattr(value, "cache_clear"):
                 value.cache_clear()

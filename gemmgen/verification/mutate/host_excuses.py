@@ -20,6 +20,8 @@ _TYPES = "a bound of types is nobody's at run time"
 _OTHER_ENTRY = "torch without the allocator's entry of compiled graphs comes here alone"
 _SLOWER = "the same is found in more time"
 _EITHER = "at the very bound either tile will do"
+_BOTH_RIGHT = "at the very bound either formula will do"
+_STAYS_NAN = "what it is added to, or multiplied by, is NaN too"
 _WORDS = "it is refused all the same, in other words"
 _MENDED = "the verifier's interpreter is mended, and multiplies bf16"
 _INFERENCE = "torch 2.13 passes over tensors of inference mode, older ones refuse them"
@@ -48,6 +50,12 @@ class _Same:
 
 
 _SAME: dict[str, tuple[_Same, ...]] = {
+    "_runtime/functions.py": (
+        _Same("< became <=", "tl.abs(x) < 0.5", _BOTH_RIGHT),
+        _Same("NaN dropped", "tl.maximum(x, 0.0", _STAYS_NAN, "0.0) + log1p_t"),
+        _Same("NaN dropped", "tl.maximum(x + 3.0", _STAYS_NAN),
+        _Same("NaN dropped", "tl.minimum(gate, 6.0", _STAYS_NAN),
+    ),
     "_runtime/support.py": (
         _Same(
             "condition dropped",
@@ -106,6 +114,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
             "tensor.dtype == torch.bfloat16:",
         ),
         _Same("never taken", "interprets_bf16()", _MENDED),
+        _Same("accumulator narrowed", "tl.dot(a, a)", _MENDED),
         _Same("always true", "@functools.cache", _MENDED),
         _Same(
             "condition dropped",

@@ -14,12 +14,13 @@ _NAME, _OUT, _SHAPE, _DTYPE, _INPUTS = 1, 2, 3, 4, 5
 _BOUND, _SM = 4096, 200
 
 
-def launcher_families(plan: Plan) -> Iterator[tuple[str, Edit]]:
-    """Every kind of fault, with the edit that makes it."""
+def launcher_families(plan: Plan, stem: str) -> Iterator[tuple[str, Edit]]:
+    """Every kind of fault of one of a kernel's files, with the edit that makes it."""
     names = [plan.a.name, plan.b.name, *(one.name for one in plan.tensors)]
     names += [one.name for one in plan.results]
     for name, role in zip(names, tensor_roles(plan), strict=True):
-        yield "offsets of a tensor forgotten", _not_asked(plan, name, role)
+        if stem in SCHEDULES and role not in described(stem, plan.product.kind):
+            yield "offsets of a tensor forgotten", _not_asked(name)
         yield "tensor not asked whether it is described", _not_described(name)
         yield "input not held against out", _not_held(name)
     for place in range(2):
@@ -38,23 +39,13 @@ def _without(nodes: list[ast.expr], name: str) -> list[ast.expr] | None:
     return left if 0 < len(left) < len(nodes) else None
 
 
-def _not_asked(plan: Plan, name: str, role: str) -> Edit:
-    """In each launch that has the tensor as a pointer: others count no offsets."""
+def _not_asked(name: str) -> Edit:
+    """In a launch that has the tensor as a pointer: others count no offsets."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        schedule = getattr(node, "name", "").removeprefix("_")
-        if not isinstance(node, ast.FunctionDef) or schedule not in SCHEDULES:
-            return None
-        if role in described(schedule, plan.product.kind):
-            return None
-        new = copy.deepcopy(node)
-        for part in ast.walk(new):
-            call = call_of(part, "offset_type")
-            left = _without(call.args, name) if call else None
-            if call and left:
-                call.args = left
-                return new
-        return None
+        call = call_of(node, "offset_type")
+        left = _without(call.args, name) if call else None
+        return ast.Call(call.func, left, call.keywords) if call and left else None
 
     return edit
 

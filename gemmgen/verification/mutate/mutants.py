@@ -62,20 +62,20 @@ _WHOLE_MASK = "mask=mask_m[:, None] & mask_n[None, :]"
 """What of a gemv looks for rows, or columns, beyond the last."""
 
 
-def mutants(plan: Plan, source: str) -> Iterator[Mutant]:
-    """Every mutant of a module, each once, in the order in which the kernel reads."""
-    for one in mutated(source, families(plan)):
-        function = _described(one.statement)
+def mutants(plan: Plan, stem: str, source: str) -> Iterator[Mutant]:
+    """Every mutant of one of a kernel's files, each once, in the order of reading."""
+    schedule = stem if stem in plan.schedules else None
+    for one in mutated(source, families(plan, stem)):
         yield Mutant(
-            one.name,
+            f"{one.name} of {stem}.py",
             one.family,
             one.source,
             _EQUIVALENT.get(one.family)
-            or _same_in_gemv(plan, one.family, function, one.node)
-            or _same_in_whole_lines(one.family, _schedule(plan, function))
+            or _same_in_gemv(plan, one.family, schedule, one.node)
+            or _same_in_whole_lines(one.family, schedule)
             or same_pipeline(one.family, one.statement, one.node),
             _UNTRIED.get(one.family),
-            _schedule(plan, function),
+            schedule,
         )
 
 
@@ -120,40 +120,11 @@ def _joined(texts: Sequence[str]) -> str:
     return "\n\n\n".join(texts)
 
 
-@dataclass(frozen=True)
-class _Function:
-    """A function of the module: its name, and whether only Gluon runs it."""
-
-    name: str
-    in_gluon: bool
-
-
-def _described(statement: ast.stmt) -> _Function:
-    """The function that a statement of the module defines; without a name if none."""
-    if not isinstance(statement, ast.FunctionDef):
-        return _Function("", False)
-    decorated = any("gluon" in ast.unparse(one) for one in statement.decorator_list)
-    launched = SCHEDULES.get(statement.name.removeprefix("_"))
-    return _Function(
-        statement.name, decorated or bool(launched and launched.specialized)
-    )
-
-
-def _schedule(plan: Plan, function: _Function) -> str | None:
-    """The schedule whose kernel, a part of it, or whose launch a function is."""
-    if function.in_gluon:
-        return plan.specialized
-    for name in plan.schedules:
-        if function.name in (plan.name + SCHEDULES[name].kernel_suffix, f"_{name}"):
-            return name
-    return None
-
-
 def _same_in_gemv(
-    plan: Plan, family: str, function: _Function, node: ast.AST
+    plan: Plan, family: str, schedule: str | None, node: ast.AST
 ) -> str | None:
     """Why masks of rows may be missing where there is one, and so of columns."""
-    if not function.name.endswith("_gemv_kernel"):
+    if schedule is None or not SCHEDULES[schedule].streams:
         return None
     lone = all(tile.n == 1 for _, tile in plan.tiles if tile.streams)
     text = ast.unparse(node)

@@ -5,7 +5,6 @@ import copy
 from collections.abc import Callable
 
 from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
-from gemmgen.tables.schedules import SCHEDULES
 
 WAIT, ARRIVE, EXPECT = "mbarrier.wait", "mbarrier.arrive", "mbarrier.expect"
 COPIES = ("load_block", "tma.async_copy_global_to_shared")
@@ -20,15 +19,11 @@ OTHER = {
 """The barrier that is taken for another."""
 
 
-_LAUNCHES = [f"_{name}" for name, row in SCHEDULES.items() if row.specialized]
-"""The functions that launch kernels of such parts."""
-
-
 def turned_box(place: int) -> Edit:
     """The box of one of the launch's tensors, with its sides exchanged."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        if not isinstance(node, ast.FunctionDef) or node.name not in _LAUNCHES:
+        if not isinstance(node, ast.FunctionDef) or node.name != "launch":
             return None
         new = copy.deepcopy(node)
         calls = [one for one in ast.walk(new) if call_of(one, "Block")]

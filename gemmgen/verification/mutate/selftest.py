@@ -11,11 +11,16 @@ from itertools import count
 from pathlib import Path
 
 from gemmgen.output.alone import shared_texts, write
-from gemmgen.output.folder import RUNTIME, SHARED
+from gemmgen.output.folder import SHARED
+from gemmgen.render.parts import RUNTIME, file_of, stems
 from gemmgen.verification.basics.outcome import Outcome
-from gemmgen.verification.mutate.host_mutants import host_mutants
+from gemmgen.verification.mutate.host_mutants import device_mutants, host_mutants
 from gemmgen.verification.mutate.mutants import Mutant, mutants
-from gemmgen.verification.mutate.shared_trial import trial_plans, written
+from gemmgen.verification.mutate.shared_trial import (
+    caller_of,
+    trial_plans,
+    written,
+)
 from gemmgen.verification.run.pool import run_launches, run_properties
 from gemmgen.verification.run.process import Subject
 
@@ -98,33 +103,41 @@ def self_test(
 def _of_kernels(folder: Path, subjects: Sequence[Subject]) -> Iterator[_Trial]:
     """The mutants of each kernel's module: of the kernel, then of its launcher."""
     for subject in subjects:
-        source, name = subject.path.read_text(encoding="utf-8"), subject.path.name
-        seen = set()
-        for index, mutant in enumerate(mutants(subject.plan, source)):
-            seen.add(mutant.source)
-            make = partial(_changed, folder / str(index), subject, mutant)
-            yield _Trial(subject.plan.name, mutant, (("properties", make),))
-        for index, mutant in enumerate(host_mutants(name, source)):
-            if mutant.source not in seen:
-                make = partial(_changed, folder / f"host{index}", subject, mutant)
-                checks = tuple((check, make) for check in reversed(_CHECKS))
-                yield _Trial(subject.plan.name, mutant, checks)
+        for stem in stems(subject.plan):
+            yield from _of_file(folder / stem, subject, stem)
 
 
-def _changed(folder: Path, subject: Subject, mutant: Mutant) -> Subject:
-    """The mutant's module in a folder of its own, beside the support module."""
-    texts = {
-        name: (subject.path.parent / name).read_text(encoding="utf-8")
-        for name in SHARED
-    }
-    own = folder / subject.plan.name
-    write(own, {**texts, subject.path.name: mutant.source})
-    path = own / subject.path.name
-    return Subject(subject.plan, path, subject.spec, schedule=mutant.schedule)
+def _of_file(folder: Path, subject: Subject, stem: str) -> Iterator[_Trial]:
+    """The mutants of one of a kernel's files."""
+    source, seen = _text(subject, file_of(subject.plan, stem)), set()
+    for index, mutant in enumerate(mutants(subject.plan, stem, source)):
+        seen.add(mutant.source)
+        make = partial(_changed, folder / str(index), subject, stem, mutant)
+        yield _Trial(subject.plan.name, mutant, (("properties", make),))
+    for index, mutant in enumerate(host_mutants(f"{stem}.py", source)):
+        if mutant.source not in seen:
+            make = partial(_changed, folder / f"host{index}", subject, stem, mutant)
+            checks = tuple((check, make) for check in reversed(_CHECKS))
+            yield _Trial(subject.plan.name, mutant, checks)
+
+
+def _text(subject: Subject, name: str) -> str:
+    """What a file holds that lies in the subject's output folder."""
+    return (subject.folder / name).read_text(encoding="utf-8")
+
+
+def _changed(folder: Path, subject: Subject, stem: str, mutant: Mutant) -> Subject:
+    """The kernel with the mutant's file, in a folder of its own."""
+    plan, own = subject.plan, folder / subject.plan.name
+    files = [file_of(plan, one) for one in stems(plan)]
+    texts = {name: _text(subject, name) for name in (*files, *SHARED)}
+    write(own, {**texts, file_of(plan, stem): mutant.source})
+    return Subject(plan, own / file_of(plan), subject.spec, schedule=mutant.schedule)
 
 
 def _of_shared(folder: Path) -> Iterator[_Trial]:
     """The mutants of each shared module, tried by kernels of their own."""
+    yield from _of_device(folder / "device")
     for name, text in shared_texts().items():
         for index, mutant in enumerate(host_mutants(name, text)):
             own, changed = folder / f"{name}{index}", {name: mutant.source}
@@ -134,6 +147,17 @@ def _of_shared(folder: Path) -> Iterator[_Trial]:
                 for check in _CHECKS
             ]
             yield _Trial(name, mutant, tuple(checks))
+
+
+def _of_device(folder: Path) -> Iterator[_Trial]:
+    """Those of functions of the device, tried by a kernel that calls the function."""
+    first = trial_plans()[0]
+    for name, text in shared_texts().items():
+        for index, (function, mutant) in enumerate(device_mutants(first, name, text)):
+            plan = caller_of(function)
+            own, changed = folder / f"{name}{index}", {name: mutant.source}
+            make = partial(written, own / plan.name, plan, changed)
+            yield _Trial(name, mutant, (("properties", make),))
 
 
 def _ill(

@@ -10,8 +10,10 @@ from pathlib import Path
 
 from gemmgen.output import alone
 from gemmgen.render import render
+from gemmgen.render.parts import file_of
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
+from gemmgen.tables.functions import OPS
 from gemmgen.verification.run.process import Subject
 
 _SPEC = """
@@ -59,6 +61,13 @@ kernels:
 """
 """Kernels that newer GPUs have no rows of their own for, one with little room left."""
 
+_CALLING = """
+gemmgen: 1
+defaults: {{dtype: fp32, tiles: {{m: 32, n: 32, k: 32}}}}
+kernels:
+  - {{name: with_{}, op: linear, epilogue: "{}"}}
+"""
+
 
 @cache
 def trial_plans() -> tuple[Plan, ...]:
@@ -70,12 +79,21 @@ def trial_plans() -> tuple[Plan, ...]:
 
 
 @cache
-def _module(plan: Plan) -> str:
-    return render.module(plan, "self-test")
+def caller_of(function: str) -> Plan:
+    """A kernel that calls a function of epilogues; of any other, the first."""
+    if function not in OPS:
+        return trial_plans()[0]
+    arguments = ["acc", "0.1", "0.5"][: len(OPS[function].parameters)]
+    text = _CALLING.format(function, f"{function}({', '.join(arguments)})")
+    return plans(parse(text.encode(), "self-test"))[0]
+
+
+@cache
+def _files(plan: Plan) -> Mapping[str, str]:
+    return render.files(plan, "self-test")
 
 
 def written(folder: Path, plan: Plan, changed: Mapping[str, str]) -> Subject:
     """A kernel in a folder of its own, with the text of some shared modules changed."""
-    made = {alone.file_of(plan): _module(plan)}
-    alone.write(folder, {**alone.shared_texts(), **made, **changed})
-    return Subject(plan, folder / alone.file_of(plan))
+    alone.write(folder, {**alone.shared_texts(), **_files(plan), **changed})
+    return Subject(plan, folder / file_of(plan))

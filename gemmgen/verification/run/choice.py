@@ -23,6 +23,7 @@ from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.select.plan import Plan
 from gemmgen.tables.schedules import SCHEDULES, described
 from gemmgen.verification.cases.roles import tensor_roles
+from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.interpret.hardware import (
     Refused,
@@ -197,7 +198,8 @@ def _describable(matrix: Tensor) -> bool:
 def _chosen(plan: Plan, module: ModuleType, call: _Call) -> Any:
     """The launch that the module makes of a call."""
     found: list[Any] = []
-    real = module.Launch
+    schedules = [subject.part(module, name) for name in plan.schedules]
+    real = schedules[0].Launch
 
     def recorded(*arguments: Any, **more: Any) -> Any:
         made = real(*arguments, **more)
@@ -208,7 +210,9 @@ def _chosen(plan: Plan, module: ModuleType, call: _Call) -> Any:
         )
         return found[-1]
 
-    with _device(module, call), patch.object(module, "Launch", recorded):
+    with _device(module, call), ExitStack() as stack:
+        for one in schedules:
+            stack.enter_context(patch.object(one, "Launch", recorded))
         module._launch(*_arguments(plan, call))
     (launch,) = found
     return launch

@@ -44,7 +44,7 @@ _START = [
 
 @dataclass(frozen=True)
 class Subject:
-    """A kernel to verify: its plan, its module's file, and the spec it comes from.
+    """A kernel to verify: its plan, its launcher's file, and the spec it comes from.
 
     `share` is one of so many parts of its steps; with a `schedule`, only its tiles are
     tried.
@@ -55,6 +55,11 @@ class Subject:
     spec: str = "SPEC"
     share: tuple[int, int] = (0, 1)
     schedule: str | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The output folder."""
+        return self.path.parent.parent
 
 
 _CHECKS = {NO_DEVICE: "compiled", STAND_IN: "launches"}

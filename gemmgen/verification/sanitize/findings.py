@@ -52,7 +52,7 @@ class Reading:
 
 
 def read(text: str, sources: Mapping[str, Sequence[str]]) -> Reading:
-    """Sort a stream by kernel; `sources` are the lines of the kernels' modules.
+    """Sort a stream by kernel; `sources` are the lines of specialized files by kernel.
 
     A finding is the kernel's that it names; the tool may write later than the process,
     so its place counts only if it names none.

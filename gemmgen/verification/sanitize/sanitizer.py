@@ -21,6 +21,7 @@ from pathlib import Path
 from threading import Lock
 
 from gemmgen.base.errors import EnvironmentMissing
+from gemmgen.render.parts import file_of
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.run.process import Subject
 from gemmgen.verification.sanitize import consan
@@ -198,7 +199,7 @@ def _checked(
             limit = _START_SECONDS + each * len(waiting)
             variables = environment(tool, device)
             session = running.run(command(tool, order), variables, limit)
-        sources = {one.plan.name: _lines(one.path) for one in waiting}
+        sources = {one.plan.name: _specialized(one) for one in waiting}
         settled = judged(tool, device, session, sources)
         by_name = {one.plan.name: one for one in waiting}
         for outcome in settled:
@@ -214,7 +215,12 @@ def _checked(
     return outcomes
 
 
-def _lines(path: Path) -> list[str]:
+def _specialized(subject: Subject) -> list[str]:
+    """The lines of the file whose warps have different parts; none if there is none."""
+    stem = subject.plan.specialized
+    if stem is None:
+        return []
+    path = subject.folder / file_of(subject.plan, stem)
     return path.read_text(encoding="utf-8").splitlines()
 
 
@@ -223,7 +229,8 @@ def judged(
 ) -> list[Outcome]:
     """The outcomes that one process settles: every kernel begun, at least the first.
 
-    `sources` are the lines of the modules by kernel, in the order they were to run in.
+    `sources` are the lines of specialized files by kernel, in the order they were to
+    run in.
     """
     kernels = list(sources)
     reading = read(session.text, sources)

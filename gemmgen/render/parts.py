@@ -1,0 +1,44 @@
+"""The files of an output folder: a folder a kernel, and one that all share."""
+
+from gemmgen.select.plan import Plan
+
+RUNTIME = "_runtime"
+"""The folder of what all launchers share."""
+LAUNCHER, TILES = "__init__", "tiles"
+"""The file of a kernel that holds its launcher; that of the tiles it chooses from."""
+
+
+def shared(module: str) -> str:
+    """How a kernel's file names a module that all launchers share."""
+    return f"..{RUNTIME}.{module}"
+
+
+def stems(plan: Plan) -> list[str]:
+    """The files of a kernel's folder, without `.py`: launcher, tiles, schedules."""
+    return [LAUNCHER, *([TILES] if plan.rows else []), *plan.schedules]
+
+
+def file_of(plan: Plan, stem: str = LAUNCHER) -> str:
+    """The name of a kernel's file in the output folder."""
+    return f"{plan.name}/{stem}.py"
+
+
+def header_name(name: str) -> str:
+    """What the header of a file of this name calls it.
+
+    The file of a launcher goes by the kernel's name.
+    """
+    return name.removesuffix(".py").removesuffix(f"/{LAUNCHER}")
+
+
+def home(name: str) -> str:
+    """The folder that a file lies in: a kernel's name, or that of what all share.
+
+    Before kernels were folders, their files had their names.
+    """
+    return name.partition("/")[0].removesuffix(".py")
+
+
+def is_launcher(name: str) -> bool:
+    """Whether the file of a kernel is the one that is imported."""
+    return name in (f"{home(name)}/{LAUNCHER}.py", f"{home(name)}.py")
