@@ -1,6 +1,9 @@
 """The files of an output folder: a folder a kernel, and one that all share."""
 
-from gemmgen.select.plan import Plan
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from gemmgen.select.plan import Plan
 
 RUNTIME = "_runtime"
 """The folder of what all launchers share."""
@@ -13,12 +16,12 @@ def shared(module: str) -> str:
     return f"..{RUNTIME}.{module}"
 
 
-def stems(plan: Plan) -> list[str]:
+def stems(plan: "Plan") -> list[str]:
     """The files of a kernel's folder, without `.py`: launcher, tiles, schedules."""
     return [LAUNCHER, *([TILES] if plan.rows else []), *plan.schedules]
 
 
-def file_of(plan: Plan, stem: str = LAUNCHER) -> str:
+def file_of(plan: "Plan", stem: str = LAUNCHER) -> str:
     """The name of a kernel's file in the output folder."""
     return f"{plan.name}/{stem}.py"
 
