@@ -18,7 +18,7 @@ PLAIN = {stem: folders.text_of("gemm_nn_fp16", stem) for stem in ("__init__", "t
 
 def public(kernel: str, stem: str) -> str:
     """What others take from a file."""
-    return {"__init__": kernel, "tiles": "TILES"}.get(stem, "launch")
+    return {"__init__": kernel, "tiles": "TILES"}.get(stem, "SCHEDULE")
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: f"{p.parent.name}/{p.stem}")
@@ -56,8 +56,11 @@ def test_every_file_passes(path: Path) -> None:
         "@print\ndef other():\n    return 1",
         "def torch():\n    return 1",
         "def min(x):\n    return x",
-        "from .tiled import launch",
-        "from ..gemm_nn_bf16.tiled import launch as launch_tiled",
+        "from .tiled import SCHEDULE",
+        "from ..gemm_nn_bf16.tiled import SCHEDULE as TILED",
+        "LAUNCHES = Launches({'a': open('b')}, ())",
+        "SCHEDULE = Schedule(lambda: 1, one_a_tile)",
+        "OTHER = Schedule(1, 2)",
     ],
 )
 @pytest.mark.parametrize("stem", PLAIN)

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -63,6 +64,12 @@ def support_of(module: ModuleType) -> ModuleType:
     return subject.runtime(module, "table")
 
 
+def matrices(matrix: torch.Tensor, schedule: str) -> tuple[torch.Tensor, ...]:
+    """What a schedule takes through descriptors."""
+    described = ("tma", "persistent", "warp_specialized")
+    return (matrix,) if schedule in described else ()
+
+
 def calls(
     monkeypatch: pytest.MonkeyPatch, module: ModuleType, sm: int
 ) -> Iterator[Any]:
@@ -72,10 +79,9 @@ def calls(
     monkeypatch.setattr(support, "shared_memory", lambda device: room)
     monkeypatch.setattr(support, "processors", lambda device: GPUS[sm].sms)
     monkeypatch.setattr(support, "specializes", lambda sm: sm == 90)
-    described = ("tma", "persistent", "warp_specialized")
     for sizes, rows in itertools.product(SIZES, (64, 63)):
-        matrices = dict.fromkeys(described, (MATRIX[:, :rows],))
-        yield support.select(module.TILES, DEVICE, sizes, **matrices)
+        given = partial(matrices, MATRIX[:, :rows])
+        yield support.select(module.TILES, DEVICE, sizes, given)
 
 
 def real(tile: Any, product: Product, target: Target) -> tuple[Tile, int]:

@@ -7,6 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -263,10 +264,11 @@ def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -
             sm, sms = TARGETS[target].architecture, TARGETS[target].sms
             monkeypatch.setattr(_table, "architecture", lambda device, sm=sm: sm)
             monkeypatch.setattr(_table, "processors", lambda device, sms=sms: sms)
+            given = (*inputs, *(None for _ in plan.operands), *results)
+            described = partial(module.LAUNCHES.described, given)
             found = _table.select(
-                module.TILES, inputs[0].device, shape.sizes, tma=inputs,
-                persistent=(*inputs, *results), warp_specialized=(*inputs, *results),
-            )  # fmt: skip
+                module.TILES, inputs[0].device, shape.sizes, described
+            )
             row = argued(name, shape, target).choice.row
             assert row is not None and row.of == len(module.TILES)
             assert module.TILES[row.number - 1] == found

@@ -461,5 +461,5 @@ def test_a_spec_of_pieces_is_an_error_or_harmless(keys: dict[str, str]) -> None:
         assert list(texts) == [file_of(one, stem) for stem in stems(one)]
         public = {file_of(one): one.name, file_of(one, TILES): "TILES"}
         for name, text in texts.items():
-            check_module(ast.parse(text), name, public.get(name, "launch"))
+            check_module(ast.parse(text), name, public.get(name, "SCHEDULE"))
     assert time.process_time() - started < SECONDS

@@ -240,7 +240,9 @@ def breaches(template: str) -> list[str]:
     It places text: `set` only shortens a name, without arithmetic or a condition, and
     `include` takes a part or the template of a schedule.
     """
-    included = {f'"{part}.py.jinja"' for part in PARTS} | {'launch.name ~ ".py.jinja"'}
+    included = {f'"{part}.py.jinja"' for part in PARTS} | {
+        'schedule.name ~ ".py.jinja"'
+    }
     tags = re.findall(r"{[{%]-?\s*(.*?)\s*-?[}%]}", template, re.DOTALL)
     found = [tag for tag in tags if re.search(r"is defined|\|\s*default", tag)]
     found += [

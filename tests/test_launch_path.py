@@ -519,16 +519,15 @@ def test_the_first_row_that_holds_serves(
     row: int,
 ) -> None:
     monkeypatch.setattr(table_, "architecture", lambda device: sm)
-    found = table_.select(
-        TABLE, CPU, sizes, tma=(GOOD, matrix), warp_specialized=(matrix, GOOD)
-    )
+    described = {"tma": (GOOD, matrix), "warp_specialized": (matrix, GOOD)}
+    found = table_.select(TABLE, CPU, sizes, lambda name: described.get(name, ()))
     assert found is TABLE[row]
 
 
 def test_a_gpu_below_every_row_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_, "architecture", lambda device: 75)
     with pytest.raises(RuntimeError, match="no tile for sm_75: add it to the spec's"):
-        table_.select(TABLE, CPU, (1, 1, 1))
+        table_.select(TABLE, CPU, (1, 1, 1), lambda _: ())
 
 
 @pytest.mark.parametrize(
@@ -542,7 +541,7 @@ def test_a_row_for_full_waves_serves_what_keeps_processors_busy(
     monkeypatch.setattr(table_, "architecture", lambda device: 90)
     monkeypatch.setattr(table_, "processors", lambda device: 132)
     table = (tile("tma", waves=table_.FULL), tile("tiled"))
-    assert table_.select(table, CPU, (M, N, 64)) is table[row]
+    assert table_.select(table, CPU, (M, N, 64), lambda _: ()) is table[row]
 
 
 def test_parts_fill_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ N_MASK = "mask_n = offs_n < N"
 LOOP = "for k in range(0, K, BLOCK_K):"
 PARTS = "for i in range(SPLIT_K):"
 SUM = "parts_ptr + i * SIZE + inside"
-INPUTS = "(x, w, bias"
+BLOCKS = "self.arguments[schedule].blocks"
 
 FAULTS: dict[str, Fault] = {
     "results made in fp64": Fault(
@@ -119,13 +119,14 @@ FAULTS: dict[str, Fault] = {
         "matrix.data_ptr() % 16 == 0", "True", "16-byte aligned", "persistent",
     ),
     "w not asked whether it can be described": Fault(
-        "tma=(x, w)", "tma=(x,)", "16-byte aligned", "tma",
+        BLOCKS, f"{BLOCKS}[:1]", "16-byte aligned", "tma",
     ),
     "y not asked whether it can be described": Fault(
-        "persistent=(x, w, y)", "persistent=(x, w)", "16-byte aligned", "persistent",
+        BLOCKS, f"{BLOCKS}[:2]", "16-byte aligned", "persistent",
     ),
     "bias not asked for its offsets": Fault(
-        "offset_type(x, w, bias, residual, y)", "offset_type(x, w, residual, y)",
+        "offset_type(*[given[at] for at in self.tensors])",
+        "offset_type(*[given[at] for at in self.tensors if at != 3])",
         "beyond 2^31 along axis 0 of bias",
     ),
     "offsets of the longest axis": Fault(

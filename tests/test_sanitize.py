@@ -256,7 +256,7 @@ def test_its_cases_end_and_begin_rings_and_turns() -> None:
     assert consan.concerns(one) and len(tiles) > 2
     for row in tiles.values():
         block = Block(row.m, row.n, row.k)
-        variant = subject.Variant(block, "TILES", (row,), row.schedule)
+        variant = subject.Variant(block, (row,), row.schedule)
         made = list(cases(one, variant, "consan"))
         assert {-(-case.k // row.k) for case in made} == {
             1, 2, row.stages, row.stages + 1
@@ -267,7 +267,7 @@ def test_its_cases_end_and_begin_rings_and_turns() -> None:
             sizes = (made[-1].m, made[-1].n, made[-1].k)
             (programs,) = table.one_an_sm(row, sizes, None)
             assert row.tiles(*sizes[:2]) > programs
-    other = subject.Variant(Block(16, 64, 128), "TILES", (), "tma")
+    other = subject.Variant(Block(16, 64, 128), (), "tma")
     assert not list(cases(one, other, "consan"))
 
 
@@ -287,7 +287,7 @@ def test_slow_tools_and_further_tiles_get_part_tiles_alone(
     from gemmgen.verification.oracle.comparison import Block
 
     of_plan, block = partial(cases, subjects[0].plan), Block(16, 32, 32)
-    plain, tma = Variant(block, "TILES", ()), Variant(block, "TILES", (), "tma")
+    plain, tma = Variant(block, ()), Variant(block, (), "tma")
     many, few = list(of_plan(plain, "memcheck")), list(of_plan(plain, "racecheck"))
     assert len(few) == 2 < len(many)
     assert few == list(of_plan(plain, "memcheck", whole=False))

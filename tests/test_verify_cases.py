@@ -4,7 +4,6 @@ import itertools
 
 import pytest
 import torch
-from generated._runtime import table as _table
 from hypothesis import find, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -34,6 +33,7 @@ from gemmgen.verification.example.one_example import (
 )
 from gemmgen.verification.oracle.comparison import Block
 from gemmgen.verification.oracle.reference import product
+from generated._runtime import table as _table
 
 SPEC = """
 gemmgen: 1

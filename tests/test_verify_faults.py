@@ -131,7 +131,10 @@ FAULTS: dict[str, Fault] = {
     ),
     "second result is the first": Fault("pair", "        pre,\n", "        out,\n"),
     "int32 offsets": Fault(
-        "layer", "offset_type(x, w, bias, y)", "tl.int32", says="beyond 2^31"
+        "layer",
+        "offset_type(*[given[at] for at in self.tensors])",
+        "offset_type()",
+        says="beyond 2^31",
     ),
     "int32 steps along K": Fault(
         "plain",
@@ -144,8 +147,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "a program too few": Fault(
         "layer",
-        "sizes, one_a_tile,",
-        "sizes, lambda tile, sizes, _: (max(1, tile.tiles(*sizes[:2]) - 1),),",
+        "_kernel, one_a_tile)",
+        "_kernel, lambda *given: (max(1, one_a_tile(*given)[0] - 1),))",
     ),
     "tf32 where ieee was promised": Fault(
         "plain", 'input_precision="ieee"', 'input_precision="tf32"'
@@ -177,7 +180,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "runs out of memory": Fault(
         "plain",
-        "    _launch(a, b, c)\n",
+        "    LAUNCHES.run(a, b, c)\n",
         "    raise torch.OutOfMemoryError('no more')\n",
         "OutOfMemoryError: no more",
         "out of resources",
@@ -401,7 +404,7 @@ def test_deep_tries_first_what_failed_before(
             return 0.0
 
     trial = Picky(PLANS["plain"], tmp_path, torch.device("cpu"), print)
-    variant = Variant(Block(16, 32, 16), "TILES", ())
+    variant = Variant(Block(16, 32, 16), ())
     profile = replace(PROFILES["deep"], climbs=False)
     for number in (1, 2):
         before = len(tried)

@@ -12,7 +12,7 @@ from gemmgen.tables.functions import OPS
 from gemmgen.tables.schedules import GRIDS, SCHEDULES
 
 _NODES = (
-    ast.Module, ast.Expr, ast.Constant, ast.If, ast.Lambda, ast.AnnAssign, ast.Name,
+    ast.Module, ast.Expr, ast.Constant, ast.If, ast.AnnAssign, ast.Name,
     ast.Attribute, ast.Load, ast.Store,
     ast.Import, ast.ImportFrom, ast.alias, ast.FunctionDef, ast.arguments, ast.arg,
     ast.keyword, ast.Return, ast.Assign, ast.AugAssign, ast.For, ast.With,
@@ -32,23 +32,21 @@ _IMPORTS_FROM: dict[tuple[int, str], set[tuple[str, str | None]]] = {
 }
 _SHARED = {
     "checks": {"check", "number", "result", "split"},
-    "launch": {"Block", "Launch"},
+    "dispatch": {"Launches", "Schedule"},
     "remember": {"remembered"},
-    "replay": {"run"},
     "device": {"load_block", "store_block", "swizzle"},
     "functions": {op.name for op in OPS.values() if not op.in_place},
-    "support": {"alignment", "cdiv", "offset_type", "rows"},
-    "table": {"ANY", "FILL", "FULL", "Tile", "select", *GRIDS},
+    "support": {"rows"},
+    "table": {"ANY", "FILL", "FULL", "Tile", "one_a_raced_tile", *GRIDS},
 }  # fmt: skip
 _OF_SHARED = set().union(*_SHARED.values())
 _IMPORTS_FROM |= {
     (2, f"_runtime.{module}"): {(name, None) for name in names}
     for module, names in _SHARED.items()
 }
-_LAUNCHES = {name: f"launch_{name}" for name in SCHEDULES}
-_IMPORTS_FROM |= {(1, name): {("launch", own)} for name, own in _LAUNCHES.items()}
+_IMPORTS_FROM |= {(1, name): {("SCHEDULE", name.upper())} for name in SCHEDULES}
 _IMPORTS_FROM[1, "tiles"] = {("TILES", None)}
-_OF_SHARED |= {"TILES", *_LAUNCHES.values()}
+_OF_SHARED |= {"TILES", *map(str.upper, SCHEDULES)}
 _BUILTINS = {"float", "min", "range", "tuple"}
 _ATTRIBUTES = {
     "torch": {"Tensor", "float16", "bfloat16", "float32", "float64"},
@@ -71,7 +69,7 @@ _ATTRIBUTES = {
     "tma": {"store_wait"},
 }  # fmt: skip
 _OF_VALUES = {
-    "ALL", "T", "device", "index", "layout", "load", "parts", "permute",
+    "ALL", "T", "run", "device", "index", "layout", "load", "parts", "permute",
     "reshape", "schedule", "shape", "store", "stride", "to", "type", "unsqueeze",
     "m", "n", "k", "group_m", "rows", "columns", "stages", "warpgroups", "warps",
 }  # fmt: skip
@@ -93,7 +91,7 @@ def check_module(tree: ast.Module, name: str, public: str) -> None:
     `public` is what others take from it, which it defines once.
     """
     for statement in tree.body[1:]:
-        if not (isinstance(statement, _TOP) or _is_table(statement)):
+        if not (isinstance(statement, _TOP) or _defined(statement)):
             raise _refused(statement, "runs when the module is imported")
     defined = [_defined(statement) for statement in tree.body]
     if defined.count(public) != 1:
@@ -108,41 +106,45 @@ def check_module(tree: ast.Module, name: str, public: str) -> None:
 
 
 def _defined(statement: ast.stmt) -> str | None:
-    """The function or table that a statement defines."""
+    """The function or constant that a statement defines."""
     if isinstance(statement, ast.FunctionDef):
         return statement.name
-    return "TILES" if _is_table(statement) else None
+    if isinstance(statement, ast.Assign) and _is_data(statement):
+        return ast.unparse(statement.targets[0])
+    return None
 
 
-def _is_table(statement: ast.stmt) -> bool:
-    """Whether it is `TILES = (Tile(…), …)` of whole numbers alone."""
-    if not (
-        isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Tuple)
-    ):
-        return False
-    target = statement.targets[0]
-    return (
-        isinstance(target, ast.Name)
-        and target.id == "TILES"
-        and all(
-            isinstance(row, ast.Call)
-            and isinstance(row.func, ast.Name)
-            and row.func.id == "Tile"
-            and all(map(_is_plain, [*row.args, *(one.value for one in row.keywords)]))
-            for row in statement.value.elts
-        )
+_DATA = {"TILES": "Tile", "SCHEDULE": "Schedule", "LAUNCHES": "Launches"}
+"""What a file may have beside functions, and what that calls."""
+
+
+def _is_data(statement: ast.Assign) -> bool:
+    """Whether it is `TILES = (Tile(…), …)`, `SCHEDULE = Schedule(…)` or the like.
+
+    What they are told are plain values and names.
+    """
+    name, value = ast.unparse(statement.targets[0]), statement.value
+    calls = value.elts if name == "TILES" and isinstance(value, ast.Tuple) else [value]
+    return name in _DATA and all(
+        isinstance(call, ast.Call)
+        and ast.unparse(call.func) == _DATA[name]
+        and all(map(_is_plain, [*call.args, *(one.value for one in call.keywords)]))
+        for call in calls
     )
 
 
-def _is_plain(node: ast.expr) -> bool:
-    """Whether it is a whole number, a schedule's name, ANY, FULL, FILL or 2 * FILL."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return _is_plain(node.left) and ast.unparse(node.right) == "FILL"
-    if isinstance(node, ast.Name):
-        return node.id in ("ANY", "FILL", "FULL")
-    return isinstance(node, ast.Constant) and (
-        type(node.value) is int or node.value in SCHEDULES
-    )
+def _is_plain(node: ast.expr | None) -> bool:
+    """Whether it is a number, a word, a name, `2 * FILL`, `()` or a dict of words."""
+    match node:
+        case ast.BinOp(left, ast.Mult(), ast.Name("FILL")):
+            return _is_plain(left)
+        case ast.Dict(keys, values):
+            return all(isinstance(one, ast.Constant) for one in (*keys, *values))
+        case ast.Constant(value):
+            return isinstance(value, int) or str(value).isidentifier()
+        case ast.Tuple(elts):
+            return not elts
+    return isinstance(node, ast.Name)
 
 
 def bound_names(nodes: Sequence[ast.AST]) -> set[str]:
@@ -171,8 +173,6 @@ def _check_node(node: ast.AST, known: set[str]) -> None:
             names = {(alias.name, alias.asname) for alias in node.names}
             if not names <= _IMPORTS_FROM.get((node.level, node.module or ""), set()):
                 raise _refused(node, f"imports from {node.module}")
-        case ast.Lambda() if ast.unparse(node.args) != "tile":
-            raise _refused(node, "is no grid of a raced tile")
         case ast.Name() if node.id not in known:
             raise _refused(node, f"uses the name {node.id}")
         case ast.Attribute():

@@ -22,6 +22,7 @@ SHARED = tuple(
     for name in (
         "__init__",
         "package",
+        "names",
         "support",
         "device",
         "functions",
@@ -31,6 +32,7 @@ SHARED = tuple(
         "packed",
         "repeats",
         "replay",
+        "dispatch",
         "families",
         "remember",
     )

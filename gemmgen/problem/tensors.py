@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemmgen.epilogue.checked import AXES
+from gemmgen.runtime.names import stride_name
 from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
-from gemmgen.tables.layouts import AXIS_SIZES, Matrix, stride_name
+from gemmgen.tables.layouts import AXIS_SIZES, Matrix
 
 
 @dataclass(frozen=True)
@@ -34,11 +35,6 @@ class Operand:
     def strides(self) -> tuple[str, ...]:
         """The kernel's stride arguments."""
         return tuple(stride_name(self.name, axis) for axis in self.axes)
-
-    @property
-    def stride_values(self) -> tuple[str, ...]:
-        """The launcher's values for `strides`."""
-        return tuple(f"{self.name}.stride({i})" for i in range(len(self.axes)))
 
     @property
     def is_matrix(self) -> bool:

@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gemmgen.problem.tensors import Operand
-from gemmgen.render.launch_text import (
-    LaunchText,
-    input_names,
-    launched,
-    only_n,
-    read_sizes,
-    result_names,
-)
-from gemmgen.render.parts import shared
+from gemmgen.render.parts import TILES, shared
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import AXIS_SIZES
@@ -29,19 +21,33 @@ class LauncherText:
     plan: Plan
 
     @property
-    def launches(self) -> list[LaunchText]:
-        """The launch of every schedule."""
-        return [LaunchText(self.plan, name) for name in self.plan.schedules]
+    def launches(self) -> str:
+        """What `Launches` is told: axes of tensors, tiles, schedules by name."""
+        plan = self.plan
+        axes: dict[str, tuple[str, ...]] = {plan.a.name: plan.a.stored_axes}
+        axes[plan.b.name] = plan.b.stored_axes
+        axes |= {one.name: one.axes for one in plan.operands}
+        axes |= {name: ("m", "n") for name in self.result_names}
+        told = ", ".join(f'"{name}": "{"".join(own)}"' for name, own in axes.items())
+        tiles = TILES.upper() if plan.rows else "()"
+        schedules = [f"{name}={name.upper()}" for name in plan.schedules]
+        return ", ".join([f"{{{told}}}", tiles, *schedules])
 
     @property
-    def launched(self) -> list[str]:
-        """What `_launch` takes: the inputs, the results."""
-        return launched(self.plan)
+    def input_names(self) -> list[str]:
+        """A, B and the operands, as the launcher takes them."""
+        operands = [one.name for one in self.plan.operands]
+        return [self.plan.a.name, self.plan.b.name, *operands]
 
     @property
     def result_names(self) -> list[str]:
-        """The results by name."""
-        return result_names(self.plan)
+        """The results, as the launcher returns them."""
+        return [one.name for one in self.plan.results]
+
+    @property
+    def launched(self) -> list[str]:
+        """What is launched with: the inputs, the results."""
+        return [*self.input_names, *self.result_names]
 
     @property
     def annotated_arguments(self) -> list[str]:
@@ -49,7 +55,7 @@ class LauncherText:
         numbers = {one.name for one in self.plan.operands if one.is_number}
         return [
             f"{name}: {'float' if name in numbers else 'torch.Tensor'}"
-            for name in input_names(self.plan)
+            for name in self.input_names
         ]
 
     @property
@@ -85,12 +91,18 @@ class LauncherText:
             f"torch.{torch_type})"
         )
         shape = ", ".join('"N"' if s == "N" else s for s in b.stored_sizes)
-        yield f"{only_n(plan)} = " + self._check(b.name, shape, plan.dtype)
+        yield f"{self._only_n} = " + self._check(b.name, shape, plan.dtype)
         for one in plan.operands:
             if one.is_number:
                 yield f'{one.name} = number("{plan.name}", "{one.name}", {one.name})'
             else:
                 yield self._check(one.name, self._shape(one.axes), one.dtype)
+
+    @property
+    def _only_n(self) -> str:
+        """What a shape of B is unpacked to: K is known from A."""
+        sizes = self.plan.b.stored_sizes
+        return ", ".join("N" if size == "N" else "_" for size in sizes)
 
     def _check(self, name: str, shape: str, dtype: str) -> str:
         return (
@@ -166,43 +178,13 @@ class LauncherText:
         }
         taken = {
             "checks": [name for name, needed in checks.items() if needed],
+            "dispatch": ["Launches"],
             "remember": ["remembered"],
-            "replay": ["run"],
             "support": ["rows"] if self.row_loop else [],
-            "table": ["select"] if plan.rows else [],
         }
-        beside = {name: [f"launch as {_launch(name)}"] for name in plan.schedules}
-        beside["tiles"] = ["TILES"] if plan.rows else []
+        beside = {name: [f"SCHEDULE as {name.upper()}"] for name in plan.schedules}
+        beside[TILES] = [TILES.upper()] if plan.rows else []
         return [
             *((shared(file), names) for file, names in taken.items() if names),
             *((f".{file}", names) for file, names in sorted(beside.items()) if names),
         ]
-
-    @property
-    def launch_choice(self) -> list[str]:
-        """The statements that choose the tile and launch its kernel."""
-        plan, launches = self.plan, self.launches
-        arguments = ", ".join(launches[0].parameters)
-        if plan.configs:
-            return [f"run({_launch(launches[0].name)}({arguments}))"]
-        needed = "".join(
-            f", {one.name}=({', '.join(one.in_blocks)})"
-            for one in launches
-            if one.in_blocks
-        )
-        choice = f"tile = select(TILES, {plan.a.name}.device, sizes{needed})"
-        if len(launches) == 1:
-            only = _launch(launches[0].name)
-            return [*read_sizes(plan), choice, f"run({only}({arguments}))"]
-        prepared = ", ".join(f'"{one.name}": {_launch(one.name)}' for one in launches)
-        return [
-            *read_sizes(plan),
-            choice,
-            f"schedules = {{{prepared}}}",
-            f"run(schedules[tile.schedule]({arguments}))",
-        ]
-
-
-def _launch(schedule: str) -> str:
-    """What the launcher calls the launch of a schedule."""
-    return f"launch_{schedule}"

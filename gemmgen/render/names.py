@@ -29,9 +29,3 @@ def grouped(groups: Iterable[Sequence[str]], indent: int = 0) -> str:
     """The names in parentheses, each group from a line of its own."""
     lines = [line(group, indent + 4) for group in groups if group]
     return "\n".join(["(", *lines, " " * indent + ")"])
-
-
-def listed(names: Sequence[str], indent: int) -> str:
-    """The names in parentheses: in one line if they fit, with a comma behind."""
-    text = f"({', '.join(names)}{',' * (len(names) == 1)})"
-    return text if indent + len(text) < WIDTH else grouped([names], indent)

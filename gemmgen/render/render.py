@@ -19,11 +19,11 @@ from gemmgen.base.version import RUNTIME_SOURCES, template_root
 from gemmgen.gate.allowlist import check_module
 from gemmgen.render.docs import Description
 from gemmgen.render.function_text import fast, functions
-from gemmgen.render.launch_text import LaunchText
 from gemmgen.render.launcher_text import LauncherText
 from gemmgen.render.meanings import NameTaken, clashes, disguised
 from gemmgen.render.names import WIDTH
 from gemmgen.render.parts import LAUNCHER, TILES, file_of, stems
+from gemmgen.render.schedule_text import ScheduleText
 from gemmgen.render.table_text import TableText
 from gemmgen.select.plan import Plan, fingerprint
 
@@ -47,7 +47,7 @@ def files(plan: Plan, source: str) -> dict[str, str]:
 def _finished(plan: Plan, stem: str, raw: str) -> str:
     made = _black(raw)
     name = file_of(plan, stem)
-    public = {LAUNCHER: plan.name, TILES: "TILES"}.get(stem, "launch")
+    public = {LAUNCHER: plan.name, TILES: "TILES"}.get(stem, "SCHEDULE")
     check_module(ast.parse(made), name, public)
     compile(made, name, "exec", dont_inherit=True)
     return header.seal(made)
@@ -56,9 +56,9 @@ def _finished(plan: Plan, stem: str, raw: str) -> str:
 def _raw(plan: Plan, stem: str, source: str) -> str:
     """One file as its template has it."""
     about = Description(plan)
-    own = about.entry if stem == LAUNCHER else [f"name: {plan.name}/{stem}"]
+    lines = about.entry if stem == LAUNCHER else [f"name: {plan.name}/{stem}"]
     values = {
-        "head": header.head(source, fingerprint(plan), own),
+        "head": header.head(source, fingerprint(plan), lines),
         "plan": plan,
         "about": about,
     }
@@ -66,8 +66,8 @@ def _raw(plan: Plan, stem: str, source: str) -> str:
         return _filled("launcher.py.jinja", launcher=LauncherText(plan), **values)
     if stem == TILES:
         return _filled("tiles.py.jinja", table=TableText(plan), **values)
-    launch = LaunchText(plan, stem)
-    return _filled("schedule.py.jinja", launch=launch, text=launch.kernel, **values)
+    own = ScheduleText(plan, stem)
+    return _filled("schedule.py.jinja", schedule=own, text=own.kernel, **values)
 
 
 def _check_names(plan: Plan, trees: Mapping[str, ast.Module]) -> None:

@@ -57,6 +57,8 @@ def on_device(device: torch.device) -> contextlib.AbstractContextManager:
 def offset_type(*tensors: torch.Tensor) -> tl.dtype:
     """Return the integer type that can count the elements from each tensor's start."""
     for tensor in tensors:
+        if tensor.is_contiguous() and tensor.numel() <= 2**31:
+            continue
         last = sum(
             (n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)
         )

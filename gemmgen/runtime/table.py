@@ -125,6 +125,14 @@ def one_a_row(
     return cdiv(N, tile.n), M
 
 
+def one_a_raced_tile(
+    tile: Tile | None, sizes: tuple[int, int, int], device: torch.device
+) -> Callable[[dict[str, int]], tuple[int, ...]]:
+    """Return what tells Triton's autotuner a grid with a program for every tile."""
+    M, N, _ = sizes
+    return lambda config: (cdiv(M, config["BLOCK_M"]) * cdiv(N, config["BLOCK_N"]),)
+
+
 class Record(threading.local):
     """What the call of this thread that is about to be remembered did.
 
@@ -142,11 +150,11 @@ def select(
     tiles: Sequence[Tile],
     device: torch.device,
     sizes: tuple[int, int, int],
-    **described: tuple[torch.Tensor, ...],
+    described: Callable[[str], Iterable[torch.Tensor]],
 ) -> Tile:
     """Return the first tile that serves the device, the sizes M, N, K and the tensors.
 
-    `described` names, for schedules that need them, the tensors to be described.
+    `described` gives the tensors that a schedule takes through descriptors.
     """
     M, N, K = sizes
     able = functools.partial(serving, tiles, device, N, K, described)
@@ -164,7 +172,7 @@ def serving(
     device: torch.device,
     N: int,
     K: int,
-    described: dict[str, tuple[torch.Tensor, ...]],
+    described: Callable[[str], Iterable[torch.Tensor]],
 ) -> Iterator[Tile]:
     """Return the tiles that serve the device, N, K and the tensors."""
     able: dict[str, bool] = {}
@@ -173,7 +181,7 @@ def serving(
             continue
         name = tile.schedule
         if name not in able:
-            able[name] = all(map(describable, described.get(name, ())))
+            able[name] = all(map(describable, described(name)))
         if able[name]:
             yield tile
 

@@ -6,12 +6,9 @@ it is stored transposed.
 
 from dataclasses import dataclass
 
+from gemmgen.runtime.names import stride_name
+
 AXIS_SIZES = {"m": "M", "n": "N", "k": "K"}
-
-
-def stride_name(name: str, axis: str) -> str:
-    """`stride_am` for a one-letter name, `stride_bias_n` for a longer one."""
-    return f"stride_{name}{axis}" if len(name) == 1 else f"stride_{name}_{axis}"
 
 
 @dataclass(frozen=True)
@@ -69,13 +66,6 @@ class Matrix:
     def row_stride(self) -> str:
         """The stride argument from one row of the tensor passed to the next."""
         return stride_name(self.name, self.stored_axes[0])
-
-    @property
-    def stride_values(self) -> tuple[str, ...]:
-        """The launcher's values for `strides`: `("b.stride(1)", "b.stride(0)")`."""
-        return tuple(
-            f"{self.name}.stride({self.stored_axes.index(axis)})" for axis in self.axes
-        )
 
     @property
     def product_text(self) -> str:

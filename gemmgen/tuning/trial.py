@@ -101,11 +101,12 @@ class Trial:
 
     def _call(self, tile: Tile, given: Problem, outs: tuple[torch.Tensor, ...]) -> Call:
         """Launch one tile and return the compiled kernel."""
-        prepare = subject.part(self.module, tile.schedule).launch
+        own = self.module.LAUNCHES.arguments[tile.schedule]
         sizes = given.shape.sizes
 
         def call() -> Any:
-            return prepare(self.rows[tile], sizes, *given.arguments, *outs).enter()
+            tensors = (*given.arguments, *outs)
+            return own.launch(self.rows[tile], sizes, tensors).enter()
 
         return call
 

@@ -8,13 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.schedules import transposes
 from gemmgen.verification.cases.cases import Case, input_tensors
 from gemmgen.verification.example.fixed import numbered
-from gemmgen.verification.example.subject import ANYWHERE, Variant
+from gemmgen.verification.example.subject import ANYWHERE, Variant, runtime
 from gemmgen.verification.oracle.comparison import Block
 
 _ROWS, _OTHER, _K_BYTES = 64, 32, 32
@@ -39,14 +40,10 @@ class Pipelined(Variant):
     @contextmanager
     def forced(self, module: ModuleType) -> Iterator[None]:
         """Make every launch use it, although there is no GPU that specializes."""
-        names = module.select.__globals__
-        before = names["specializes"]
-        names["specializes"] = lambda *_: True
-        try:
-            with super().forced(module):
-                yield
-        finally:
-            names["specializes"] = before
+        table = runtime(module, "table")
+        anywhere = patch.object(table, "specializes", lambda *_: True)
+        with anywhere, super().forced(module):
+            yield
 
     def cases(self, plan: Plan) -> Iterator[Case]:
         """Rings not full, full, reused; odd numbers of tiles; three columns; edges."""
@@ -94,4 +91,4 @@ def _small(plan: Plan, row: Any, last: Any, groups: int) -> Pipelined:
         warps=4 * groups,
     )
     rows = (tile, last._replace(sm=0))
-    return Pipelined(block, "TILES", rows, row.schedule, stages=_STAGES[groups])
+    return Pipelined(block, rows, row.schedule, stages=_STAGES[groups])

@@ -33,10 +33,9 @@ ANYWHERE = {
 
 @dataclass(frozen=True)
 class Variant:
-    """One tile of a module: the name that is replaced to force it, and by what."""
+    """One tile of a kernel, and what forces it: a table, or a kernel with its sizes."""
 
     block: Block
-    attribute: str
     value: Any
     schedule: str = FALLBACK
     parts: int = 1
@@ -95,8 +94,14 @@ class Variant:
     @contextmanager
     def forced(self, module: ModuleType) -> Iterator[None]:
         """Make every launch use this tile, and remember nothing of others."""
-        at = part(module, self.schedule) if self.raced else module
-        with patch.object(at, self.attribute, self.value), afresh(module):
+        launches = module.LAUNCHES
+        if self.raced:
+            own = launches.arguments[self.schedule]
+            raced = replace(own.schedule, kernel=self.value)
+            forced = patch.object(own, "schedule", raced)
+        else:
+            forced = patch.object(launches, "tiles", self.value)
+        with forced, afresh(module):
             yield
 
 
@@ -188,7 +193,7 @@ def launcher_in(folder: Path, plan: Plan) -> Callable[..., Any]:
 def variants(plan: Plan, module: ModuleType, device: torch.device) -> list[Variant]:
     """Every tile that this device can be made to use, the cheapest first."""
     if plan.configs:
-        found = _configured(part(module, FALLBACK), f"{plan.name}_kernel")
+        found = _configured(module)
     else:
         found = _tabled(_reached(module.TILES, device), device.type == "cuda")
     return sorted(found, key=lambda one: one.block.m * one.block.n * one.block.k)
@@ -230,7 +235,7 @@ def _tabled(serving: list[Any], on_gpu: bool) -> list[Variant]:
         key = anywhere if on_gpu else _interpreted(anywhere)
         if key is not None and key not in found:
             value = (anywhere, *rows)
-            found[key] = Variant(block, "TILES", value, row.schedule, row.split_k)
+            found[key] = Variant(block, value, row.schedule, row.split_k)
     return list(found.values())
 
 
@@ -253,12 +258,11 @@ def _interpreted(row: Any) -> Any:
     return row._replace(stages=1, warps=1)
 
 
-def _configured(module: ModuleType, attribute: str) -> list[Variant]:
-    kernel = getattr(module, attribute)
+def _configured(module: ModuleType) -> list[Variant]:
+    kernel = module.LAUNCHES.arguments[FALLBACK].schedule.kernel
     return [
         Variant(
             Block(*(config.kwargs[f"BLOCK_{axis}"] for axis in "MNK")),
-            attribute,
             _Configured(kernel.fn, config.all_kwargs()),
         )
         for config in kernel.configs

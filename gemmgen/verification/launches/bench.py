@@ -130,7 +130,7 @@ class Bench:
         """With one tile of the table, which serves every call; nothing remembered."""
         row = tile._replace(**subject.ANYWHERE)
         self.launcher = self.remembered(self.plain)
-        with patch.object(self.module, "TILES", (row,)):
+        with patch.object(self.module.LAUNCHES, "tiles", (row,)):
             yield
 
     def check(self, facts: Facts, call: Call, alive: list[Any]) -> Made:

@@ -105,7 +105,8 @@ def _bounded(bench: Bench) -> None:
     """What is remembered is bounded, of signatures and of addresses."""
     bench.renew()
     with few_kept(bench) as most:
-        others = [replace(bench.usual, k=16 * k) for k in range(2 * most + 1)]
+        depths = [16 * k for k in range(2 * most + 1) for _ in range(2)]
+        others = [replace(bench.usual, k=k) for k in depths]  # twice: they are kept
         usual = [bench.usual] * (2 * most + 1)
         alive = [(facts, bench.call(facts)) for facts in others + usual]
         for facts, call in alive:
@@ -138,8 +139,8 @@ def few_kept(bench: Bench) -> Iterator[int]:
         yield _MOST
 
 
-def _tables(bench: Bench) -> Iterator[dict[Any, Any]]:
-    """Every dict that a launcher reaches: closures, dicts, sequences, its objects."""
+def _tables(bench: Bench) -> Iterator[dict[Any, Any] | set[Any]]:
+    """Every dict and set that a launcher reaches, through whatever holds others."""
     waiting, seen = [bench.launcher], set[int]()
     ours = [one.__name__ for one in bench.shared]
     while waiting:
@@ -152,6 +153,8 @@ def _tables(bench: Bench) -> Iterator[dict[Any, Any]]:
         elif isinstance(one, dict):
             yield one
             waiting += dict.values(one)  # some have another attribute of that name
+        elif isinstance(one, set):
+            yield one
         elif isinstance(one, (list, tuple)):
             waiting += one
         elif type(one).__module__ in ours:

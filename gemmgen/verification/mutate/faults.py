@@ -13,8 +13,8 @@ from gemmgen.verification.mutate.launcher_faults import launcher_families
 from gemmgen.verification.mutate.pipeline_faults import pipeline_families
 
 
-def families(plan: Plan, stem: str) -> Iterator[tuple[str, Edit]]:
-    """Every kind of fault of one of a kernel's files, with the edit that makes it."""
+def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
+    """Every kind of fault, with the edit that makes it."""
     yield "left mask term dropped", _mask_term("left")
     yield "right mask term dropped", _mask_term("right")
     yield "mask dropped", _without_mask
@@ -34,7 +34,7 @@ def families(plan: Plan, stem: str) -> Iterator[tuple[str, Edit]]:
     yield from meetings()
     yield from pipeline_families()
     yield from extent_families()
-    yield from launcher_families(plan, stem)
+    yield from launcher_families(plan)
     strides = [*plan.a.strides, *plan.b.strides]
     strides += [stride for one in plan.tensors for stride in one.strides]
     strides += [stride for one in plan.results for stride in one.matrix.strides]

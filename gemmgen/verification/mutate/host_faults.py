@@ -7,7 +7,7 @@ import ast
 import copy
 from collections.abc import Iterator
 
-from gemmgen.base.ast_edits import Edit, call_of
+from gemmgen.base.ast_edits import Edit, call_of, expression
 
 _MOST_PARTS = 8
 """Operands, elements or arguments of one node that are dropped, each in its turn."""
@@ -40,6 +40,10 @@ def host_families() -> Iterator[tuple[str, Edit]]:
     yield "sum became largest", _largest
     yield "loop left at once", _left
     yield "bound of min or max dropped", _one_side
+    yield "first of several left out", _starred("1:")
+    yield "last of several left out", _starred(":-1")
+    for place in range(_MOST_PARTS):
+        yield "value of another key", _other_value(place)
 
 
 def _without_operand(place: int) -> Edit:
@@ -224,3 +228,31 @@ def on_the_host(statement: ast.stmt) -> bool:
     if not isinstance(statement, ast.FunctionDef):
         return "@triton.jit" not in ast.unparse(statement)
     return not any("jit" in ast.unparse(one) for one in statement.decorator_list)
+
+
+def _starred(part: str) -> Edit:
+    """What is unpacked into arguments or a sequence, without its first or last."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.Starred) or isinstance(node.ctx, ast.Store):
+            return None
+        fewer = expression(f"[*{ast.unparse(node.value)}][{part}]")
+        return ast.Starred(fewer, ast.Load())
+
+    return edit
+
+
+def _other_value(place: int) -> Edit:
+    """A word that a table of words has for a key, of the next key."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.Dict) or place + 1 >= len(node.values):
+            return None
+        if not all(isinstance(one, ast.Constant) for one in node.values):
+            return None
+        new = copy.copy(node)
+        new.values = list(node.values)
+        new.values[place] = node.values[place + 1]
+        return new
+
+    return edit

@@ -21,7 +21,7 @@ def device_mutants(plan: Plan, name: str, source: str) -> Iterator[tuple[str, Mu
 
     They have the faults that kernels have, of which `plan` decides a few.
     """
-    for one in mutated(source, families(plan, ""), on_the_device):
+    for one in mutated(source, families(plan), on_the_device):
         assert isinstance(one.statement, ast.FunctionDef)
         what = f"{one.name} of {name}"
         made = Mutant(what, one.family, one.source, excuse(name, one))

@@ -4,25 +4,29 @@ import ast
 import copy
 from collections.abc import Callable, Iterator
 
-from gemmgen.base.ast_edits import Edit, call_of, expression
+from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
 from gemmgen.select.plan import Plan
-from gemmgen.tables.schedules import SCHEDULES, described
-from gemmgen.verification.cases.roles import tensor_roles
+from gemmgen.tables.schedules import SCHEDULES
 
 _NAME, _OUT, _SHAPE, _DTYPE, _INPUTS = 1, 2, 3, 4, 5
 """Arguments of `result`; `check` has the shape at the same place."""
 _BOUND, _SM = 4096, 200
+_COUNTED = {row.grid for row in SCHEDULES.values() if not row.loops}
+"""Grids with a program for each tile, part or row."""
 
 
-def launcher_families(plan: Plan, stem: str) -> Iterator[tuple[str, Edit]]:
-    """Every kind of fault of one of a kernel's files, with the edit that makes it."""
+def launcher_families(plan: Plan) -> Iterator[tuple[str, Edit]]:
+    """Every kind of fault, with the edit that makes it."""
     names = [plan.a.name, plan.b.name, *(one.name for one in plan.tensors)]
-    names += [one.name for one in plan.results]
-    for name, role in zip(names, tensor_roles(plan), strict=True):
-        if stem in SCHEDULES and role not in described(stem, plan.product.kind):
-            yield "offsets of a tensor forgotten", _not_asked(name)
-        yield "tensor not asked whether it is described", _not_described(name)
+    for name in [*names, *(one.name for one in plan.results)]:
+        yield "axes of a tensor exchanged", _other_axes(name)
         yield "input not held against out", _not_held(name)
+    for name in plan.schedules:
+        yield "schedule of another name", _other_schedule(name)
+    yield "a program too few", _fewer_programs
+    yield "blocks of a whole tile", _keyword_dropped("shared")
+    yield "blocks along the other axis", _other_part
+    yield "inputs not rounded", _keyword_dropped("to_tf32")
     for place in range(2):
         yield "size not checked", _unchecked(place)
     yield "number rounded", _rounded
@@ -39,26 +43,63 @@ def _without(nodes: list[ast.expr], name: str) -> list[ast.expr] | None:
     return left if 0 < len(left) < len(nodes) else None
 
 
-def _not_asked(name: str) -> Edit:
-    """In a launch that has the tensor as a pointer: others count no offsets."""
+def _other_axes(name: str) -> Edit:
+    """A matrix that is stored the other way round, as far as launches know."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        call = call_of(node, "offset_type")
-        left = _without(call.args, name) if call else None
-        return ast.Call(call.func, left, call.keywords) if call and left else None
-
-    return edit
-
-
-def _not_described(name: str) -> Edit:
-    def edit(node: ast.AST) -> ast.AST | None:
-        if not isinstance(node, ast.keyword) or node.arg not in SCHEDULES:
+        if not isinstance(node, ast.Dict):
             return None
-        value = node.value
-        left = _without(value.elts, name) if isinstance(value, ast.Tuple) else None
-        return ast.keyword(node.arg, ast.Tuple(left, ast.Load())) if left else None
+        axes = {ast.unparse(key): at for at, key in enumerate(node.keys) if key}
+        at = axes.get(repr(name))
+        value = node.values[at] if at is not None else None
+        if not isinstance(value, ast.Constant) or len(str(value.value)) != 2:
+            return None
+        new = copy.deepcopy(node)
+        new.values[at or 0] = ast.Constant(str(value.value)[::-1])
+        return new
 
     return edit
+
+
+def _other_schedule(name: str) -> Edit:
+    """A launcher that takes one schedule's tiles for another's."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        call = call_of(node, "Launches")
+        own = keyword(call, name) if call else None
+        others = [one.value for one in call.keywords if one is not own] if call else []
+        if call is None or own is None or not others:
+            return None
+        return with_keyword(call, name, others[0])
+
+    return edit
+
+
+def _fewer_programs(node: ast.AST) -> ast.AST | None:
+    """A grid without its last program, where programs do not go from tile to tile."""
+    call = call_of(node, "Schedule")
+    grid = ast.unparse(call.args[1]) if call else ""
+    if call is None or grid not in _COUNTED:
+        return None
+    fewer = f"(lambda first, *rest: (max(1, first - 1), *rest))(*{grid}(*given))"
+    return _with(call, 1, expression(f"lambda *given: {fewer}"))
+
+
+def _keyword_dropped(name: str) -> Edit:
+    def edit(node: ast.AST) -> ast.AST | None:
+        call = call_of(node, "Schedule")
+        return with_keyword(call, name, None) if call and keyword(call, name) else None
+
+    return edit
+
+
+def _other_part(node: ast.AST) -> ast.AST | None:
+    call = call_of(node, "Schedule")
+    own = keyword(call, "shared") if call else None
+    if call is None or own is None:
+        return None
+    other = "m" if ast.unparse(own.value) == "'n'" else "n"
+    return with_keyword(call, "shared", ast.Constant(other))
 
 
 def _not_held(name: str) -> Edit:

@@ -65,7 +65,7 @@ _WHOLE_MASK = "mask=mask_m[:, None] & mask_n[None, :]"
 def mutants(plan: Plan, stem: str, source: str) -> Iterator[Mutant]:
     """Every mutant of one of a kernel's files, each once, in the order of reading."""
     schedule = stem if stem in plan.schedules else None
-    for one in mutated(source, families(plan, stem)):
+    for one in mutated(source, families(plan)):
         yield Mutant(
             f"{one.name} of {stem}.py",
             one.family,

@@ -19,24 +19,6 @@ OTHER = {
 """The barrier that is taken for another."""
 
 
-def turned_box(place: int) -> Edit:
-    """The box of one of the launch's tensors, with its sides exchanged."""
-
-    def edit(node: ast.AST) -> ast.AST | None:
-        if not isinstance(node, ast.FunctionDef) or node.name != "launch":
-            return None
-        new = copy.deepcopy(node)
-        calls = [one for one in ast.walk(new) if call_of(one, "Block")]
-        if place >= len(calls):
-            return None
-        call = calls[place]
-        assert isinstance(call, ast.Call)
-        call.args[1:3] = call.args[2:0:-1]
-        return new
-
-    return edit
-
-
 def _calls(node: ast.AST, functions: tuple[str, ...]) -> bool:
     """Whether a statement does nothing but call one of these functions."""
     if not isinstance(node, (ast.Expr, ast.Assign)):

@@ -28,7 +28,6 @@ from gemmgen.verification.mutate.pipeline_edits import (
     same_k,
     shortened,
     swapped_corner,
-    turned_box,
     undone,
     without_term,
 )
@@ -46,7 +45,6 @@ def pipeline_families() -> Iterator[tuple[str, Edit]]:
     yield from _sums()
     yield from _rings()
     yield from _tiles()
-    yield from _boxes()
 
 
 def same_pipeline(family: str, function: ast.stmt, node: ast.AST) -> str | None:
@@ -168,12 +166,3 @@ def _tiles() -> Iterator[tuple[str, Edit]]:
             yield "part of a tile", without_term(f"{part} * {side}")
     yield "corner's coordinates swapped", swapped_corner
     yield "consumers of one number", misnumbered
-
-
-def _boxes() -> Iterator[tuple[str, Edit]]:
-    """Descriptors whose boxes are not the blocks that they fill or empty."""
-    for place in range(_MOST_TENSORS):
-        yield "box of other sides", turned_box(place)
-    for side, whole in (("tile.columns", "tile.n"), ("tile.rows", "tile.m")):
-        yield "box of a whole tile", replaced(side, whole)
-    yield "groups of warps miscounted", replaced("tile.warpgroups", "tile.warps")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
@@ -23,7 +23,6 @@ from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.select.plan import Plan
 from gemmgen.tables.schedules import SCHEDULES, described
 from gemmgen.verification.cases.roles import tensor_roles
-from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.interpret.hardware import (
     Refused,
@@ -147,7 +146,7 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
     if launch.tile != wanted:
         raise Wrong(f"{launch.tile} is taken, {wanted} comes first\n{call}")
     try:
-        check_grid(launch.grid)
+        check_grid(launch.programs)
         for one in launch.tensors:
             if hasattr(one, "matrix"):
                 check_described(one.matrix, (one.rows, one.columns))
@@ -197,29 +196,8 @@ def _describable(matrix: Tensor) -> bool:
 
 def _chosen(plan: Plan, module: ModuleType, call: _Call) -> Any:
     """The launch that the module makes of a call."""
-    found: list[Any] = []
-    schedules = [subject.part(module, name) for name in plan.schedules]
-    real = schedules[0].Launch
-
-    def recorded(*arguments: Any, **more: Any) -> Any:
-        made = real(*arguments, **more)
-        found.append(
-            SimpleNamespace(
-                grid=made.programs, tensors=made.tensors, tile=made.tile, run=_nothing
-            )
-        )
-        return found[-1]
-
-    with _device(module, call), ExitStack() as stack:
-        for one in schedules:
-            stack.enter_context(patch.object(one, "Launch", recorded))
-        module._launch(*_arguments(plan, call))
-    (launch,) = found
-    return launch
-
-
-def _nothing(*_: Any) -> None:
-    """In place of a launch."""
+    with _device(module, call):
+        return module.LAUNCHES.launch(*_arguments(plan, call))
 
 
 @contextmanager
@@ -238,8 +216,6 @@ def _device(module: ModuleType, call: _Call) -> Iterator[None]:
                 if hasattr(one, name):
                     answer = patch.object(one, name, lambda _, value=value: value)
                     stack.enter_context(answer)
-        if hasattr(module, "run"):
-            stack.enter_context(patch.object(module, "run", _nothing))
         yield
 
 

@@ -1,0 +1,81 @@
+"""The text of a schedule's file around its kernel: imports, how it is launched.
+
+Every choice between two spellings is made here, so that a template has none.
+"""
+
+from dataclasses import dataclass
+
+from gemmgen.render.kernel_text import KernelText, helpers
+from gemmgen.render.parts import shared
+from gemmgen.render.specialized_text import SpecializedText
+from gemmgen.select.plan import Plan
+from gemmgen.tables.schedules import SCHEDULES, transposes
+
+_TRITON = """import triton
+import triton.language as tl
+"""
+_GLUON = """import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia import hopper
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier"""
+_RACED_GRID = "one_a_raced_tile"
+
+
+@dataclass(frozen=True)
+class ScheduleText:
+    """The fragments of a schedule's file that are not its kernel's."""
+
+    plan: Plan
+    name: str
+    """The schedule's."""
+
+    @property
+    def kernel(self) -> KernelText:
+        """What the schedule launches."""
+        row = SCHEDULES[self.name]
+        return (SpecializedText if row.specialized else KernelText)(self.plan, row)
+
+    @property
+    def languages(self) -> str:
+        """The imports of the language that the kernel is written in."""
+        if not SCHEDULES[self.name].specialized:
+            return _TRITON
+        return _GLUON + (", tma\n" if self.kernel.described("results") else "\n")
+
+    @property
+    def imports(self) -> list[tuple[str, list[str]]]:
+        """What the file takes from what launchers share: whence, the names."""
+        taken = {
+            "device": self._device_functions,
+            "dispatch": ["Schedule"],
+            "functions": [one.name for one in helpers(self.plan)],
+            "table": [self.grid],
+        }
+        return [(shared(file), names) for file, names in taken.items() if names]
+
+    @property
+    def _device_functions(self) -> list[str]:
+        row, text = SCHEDULES[self.name], self.kernel
+        used = {
+            "load_block": row.specialized,
+            "store_block": row.specialized and text.described("results"),
+            "swizzle": not row.streams,
+        }
+        return [name for name, needed in used.items() if needed]
+
+    @property
+    def grid(self) -> str:
+        """What tells how many programs there are."""
+        return SCHEDULES[self.name].grid if self.plan.rows else _RACED_GRID
+
+    @property
+    def launch(self) -> list[str]:
+        """What `Schedule` is told: kernel and grid, and what few launches have."""
+        plan, more = self.plan, list[str]()
+        if SCHEDULES[self.name].specialized:
+            turned = transposes(self.name, plan.product.kind, plan.layout)
+            more.append(f'shared="{"n" if turned else "m"}"')
+        if plan.product.mma.rounds and self.kernel.described("inputs"):
+            more.append("to_tf32=True")
+        return [self.kernel.name, self.grid, *more]
