@@ -44,8 +44,6 @@ class Schedule:
 
     def side(self, axis: str) -> str:
         """Return the side of a tile that a descriptor's block has along an axis."""
-        if not self.shared or axis == "k":
-            return axis
         return {"m": "rows", "n": "columns"}[axis] if axis == self.shared else axis
 
 

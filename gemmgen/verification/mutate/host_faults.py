@@ -11,7 +11,7 @@ from gemmgen.base.ast_edits import Edit, call_of, expression
 
 _MOST_PARTS = 8
 """Operands, elements or arguments of one node that are dropped, each in its turn."""
-_TYPES = ("Callable", "dict", "tuple")
+_TYPES = ("Callable", "Mapping", "dict", "tuple")
 """What has brackets that are no lookup."""
 _CHANGED = {15: 7, 31: 33}
 """What alignments and widths are taken for."""

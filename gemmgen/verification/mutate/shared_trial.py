@@ -37,6 +37,8 @@ kernels:
     outputs: {out: bf16, pre: fp32}
   # Blocks that are rounded to tf32 as they are read.
   - {name: rounded, op: gemm, layout: NT, dtype: fp32, precision: tf32}
+  # Groups of warps that share a tile's rows, where others share its columns.
+  - {name: turned, op: gemm, layout: TT, dtype: fp32, precision: tf32}
   # Parts of K of many tiles.
   - {name: parted, op: linear, tiles: {m: 64, n: 64, k: 64, split_k: 4}}
   # Configurations that race.
