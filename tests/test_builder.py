@@ -63,7 +63,8 @@ class Generator:
     def files(self, plan: FakePlan, source: str) -> dict[str, str]:
         """A launcher, and a file for each schedule of the plan."""
         self.rendered.append(plan.name)
-        own = {f"{plan.name}/__init__.py": (plan.name, "")}
+        beside = "".join(f"from .{one} import SCHEDULE\n" for one in plan.schedules)
+        own = {f"{plan.name}/__init__.py": (plan.name, beside)}
         for schedule in plan.schedules:
             name = f"{plan.name}/{schedule}"
             own[f"{name}.py"] = (name, self.loop)
@@ -96,7 +97,7 @@ class Generator:
 def generator(monkeypatch: pytest.MonkeyPatch) -> Generator:
     made = Generator()
     monkeypatch.setattr("gemmgen.select.plan.load", fake_load)
-    monkeypatch.setattr("gemmgen.select.plan.fingerprint", fake_fingerprint)
+    monkeypatch.setattr("gemmgen.render.origin.fingerprint", fake_fingerprint)
     monkeypatch.setattr("gemmgen.base.version.digest", made.digest)
     for name in ("files", "package", "shared"):
         monkeypatch.setattr(f"gemmgen.render.render.{name}", getattr(made, name))

@@ -4,11 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from gemmgen.epilogue.checked import AXES
 from gemmgen.output import alone
 from gemmgen.render import render
 from gemmgen.select import plan
+from gemmgen.tables.layouts import LAYOUTS
+from gemmgen.tables.schedules import SCHEDULES
 
 CASES = sorted(Path(__file__).parent.glob("golden/*/spec.yaml"))
+OPERANDS = {(): "scalar", ("m",): "column", ("n",): "row", ("m", "n"): "matrix"}
 
 
 @pytest.mark.parametrize("spec", CASES, ids=lambda path: path.parent.name)
@@ -22,3 +26,17 @@ def test_a_folder_is_as_committed(spec: Path, request: pytest.FixtureRequest) ->
         alone.write(home, made)
     found = {path.relative_to(home).as_posix(): path for path in home.glob("*/*.py")}
     assert made == {name: path.read_text() for name, path in found.items()}
+
+
+def test_every_kind_of_text_has_a_case() -> None:
+    names = {path.parent.name for path in CASES}
+    wanted = {f"schedule_{name}" for name in SCHEDULES}
+    wanted |= {f"layout_{name.lower()}" for name in LAYOUTS}
+    wanted |= {f"operand_{OPERANDS[axes]}" for axes in AXES}
+    assert wanted <= names
+
+
+@pytest.mark.parametrize("spec", CASES, ids=lambda path: path.parent.name)
+def test_a_case_is_short_enough_to_read(spec: Path) -> None:
+    lengths = [len(one.read_text().splitlines()) for one in spec.parent.glob("*/*.py")]
+    assert max(lengths) <= 270 and len(lengths) <= 4

@@ -3,7 +3,8 @@
 import pytest
 
 from gemmgen.base.errors import SpecErrors
-from gemmgen.select.plan import fingerprint, plans
+from gemmgen.render.origin import fingerprint
+from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse
 
 

@@ -16,8 +16,9 @@ from gemmgen.measurement import Gpu, environment
 from gemmgen.measurement.gpu import architecture, require
 from gemmgen.output import folder
 from gemmgen.output.job import output_folder
+from gemmgen.render.origin import fingerprint
 from gemmgen.render.parts import file_of, stems
-from gemmgen.select.plan import Plan, fingerprint, load
+from gemmgen.select.plan import Plan, load
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import Shape
 from gemmgen.verification.example import subject

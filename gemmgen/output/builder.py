@@ -4,6 +4,7 @@ It decides what must be rendered and what is known to be unchanged. It must not
 import the renderer when nothing has to be rendered, nor print.
 """
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -16,13 +17,15 @@ from gemmgen.output import folder, lockfile
 from gemmgen.output.changes import Change, State, by_place
 from gemmgen.output.folder import LOCK, PACKAGE, SHARED, Contents, Found, Wanted
 from gemmgen.output.job import Job, Kernel, asked
+from gemmgen.render import origin
 from gemmgen.render.meanings import NameTaken
-from gemmgen.render.parts import home, is_launcher
-from gemmgen.select import plan
+from gemmgen.render.parts import LAUNCHER, file_of, home, is_launcher
 from gemmgen.spec.parse import parse
 from gemmgen.yaml.reader import file_bytes
 
 OnDone = Callable[[str], object]
+_BESIDE = re.compile(r"^from \.(\w+) import ", re.MULTILINE)
+"""What a launcher takes from the files beside it."""
 
 
 @dataclass(frozen=True)
@@ -159,9 +162,15 @@ def _modules(
 
 
 def _unchanged(kernel: Kernel, known: Contents) -> dict[str, str]:
-    """The present texts of its files, when this generator made all from this entry."""
-    entry, found = plan.fingerprint(kernel.plan), dict[str, str]()
-    for name in kernel.files:
+    """The present texts of its files, when this generator made all from this entry.
+
+    Which these are its launcher says: to plan them again would take a while.
+    """
+    launcher = known.get(file_of(kernel.plan), Found(""))
+    beside = _BESIDE.findall(launcher.text or "")
+    entry, found = origin.fingerprint(kernel.plan), dict[str, str]()
+    for stem in (LAUNCHER, *beside):
+        name = file_of(kernel.plan, stem)
         file = known.get(name)
         if file is None or file.header is None or file.text is None:
             return {}

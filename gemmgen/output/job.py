@@ -7,7 +7,7 @@ from pathlib import Path
 from gemmgen.base.errors import SpecError, SpecErrors, UsageError, quoted, unknown
 from gemmgen.base.files import blamed, real, shown
 from gemmgen.output.folder import PACKAGE
-from gemmgen.render.parts import RUNTIME, file_of, stems
+from gemmgen.render.parts import RUNTIME
 from gemmgen.select import plan
 from gemmgen.select.plan import Plan
 from gemmgen.select.tuning_file import beside, kernel_places
@@ -20,11 +20,6 @@ class Kernel:
     plan: Plan
     spec: Path
     source: str
-
-    @property
-    def files(self) -> list[str]:
-        """The names of its files."""
-        return [file_of(self.plan, stem) for stem in stems(self.plan)]
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,11 @@ from gemmgen.render.function_text import fast, functions
 from gemmgen.render.launcher_text import LauncherText
 from gemmgen.render.meanings import NameTaken, clashes, disguised
 from gemmgen.render.names import WIDTH
+from gemmgen.render.origin import fingerprint
 from gemmgen.render.parts import LAUNCHER, TILES, file_of, stems
 from gemmgen.render.schedule_text import ScheduleText
 from gemmgen.render.table_text import TableText
-from gemmgen.select.plan import Plan, fingerprint
+from gemmgen.select.plan import Plan
 
 _KEPT = re.compile(r"(?<=^# fmt: off\n).*?(?=^# fmt: on$)", re.DOTALL | re.MULTILINE)
 _STAND_IN = "...\n"
@@ -37,7 +38,8 @@ def files(plan: Plan, source: str) -> dict[str, str]:
 
     `source` names the spec. Raises `NameTaken` for names of it that they cannot have.
     """
-    raw = {stem: _raw(plan, stem, source) for stem in stems(plan)}
+    entry = fingerprint(plan)
+    raw = {stem: _raw(plan, stem, source, entry) for stem in stems(plan)}
     _check_names(plan, {stem: ast.parse(text) for stem, text in raw.items()})
     return {
         file_of(plan, stem): _finished(plan, stem, text) for stem, text in raw.items()
@@ -53,12 +55,12 @@ def _finished(plan: Plan, stem: str, raw: str) -> str:
     return header.seal(made)
 
 
-def _raw(plan: Plan, stem: str, source: str) -> str:
+def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
     """One file as its template has it."""
     about = Description(plan)
     lines = about.entry if stem == LAUNCHER else [f"name: {plan.name}/{stem}"]
     values = {
-        "head": header.head(source, fingerprint(plan), lines),
+        "head": header.head(source, entry, lines),
         "plan": plan,
         "about": about,
     }
@@ -76,7 +78,9 @@ def _check_names(plan: Plan, trees: Mapping[str, ast.Module]) -> None:
     taken = {
         name
         for stem, tree in trees.items()
-        for name in clashes(tree, ast.parse(_raw(other, stem, "")), aliases)
+        for name in clashes(
+            tree, ast.parse(_raw(other, stem, "", header.BLANK)), aliases
+        )
     }
     if taken:
         names = (name for name in aliases.values() if name in taken)

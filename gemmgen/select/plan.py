@@ -4,11 +4,10 @@ A `Plan` is plain data and the only input of templates and of checks.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from gemmgen.base import header
 from gemmgen.base.errors import Mistakes, SpecError, SpecErrors, one_of, quoted
 from gemmgen.cost.tile import Product, Tile
 from gemmgen.epilogue.checked import Epilogue, Statement
@@ -140,11 +139,6 @@ def plans(
             mistakes.include(found.errors)
     mistakes.stop_if_any()
     return tuple(planned)
-
-
-def fingerprint(plan: Plan) -> str:
-    """The hash of all that a plan holds: what a generated file is made from."""
-    return header.entry_hash(asdict(plan))
 
 
 _OF_BINDINGS = {"op", "dtype", "epilogue", "operands", "outputs"}
