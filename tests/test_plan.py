@@ -3,7 +3,6 @@
 import pytest
 
 from gemmgen.base.errors import SpecErrors
-from gemmgen.render.origin import fingerprint
 from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse
 
@@ -123,10 +122,3 @@ def test_stages_left_out_fit_every_target() -> None:
 )
 def test_mistake_between_fields(kernel: str, message: str) -> None:
     assert any(line.startswith(message) for line in errors(kernel)), errors(kernel)
-
-
-def test_fingerprint_follows_what_is_planned() -> None:
-    (one,) = planned(GEMM)
-    (same,) = planned(GEMM + "epilogue: ' acc'")
-    (other,) = planned(GEMM + "epilogue: acc * 2")
-    assert fingerprint(one) == fingerprint(same) != fingerprint(other)
