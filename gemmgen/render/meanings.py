@@ -5,7 +5,8 @@ and where one name stands for two of those, two meanings met.
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from gemmgen.base.errors import UsageError, quoted
@@ -78,18 +79,22 @@ def _epilogue(epilogue: Epilogue, new: dict[str, str]) -> Epilogue:
     )
 
 
-def clashes(
-    module: ast.Module, other: ast.Module, aliases: Mapping[str, str]
-) -> tuple[str, ...]:
-    """The names of a spec that stand for two things in one scope of its module.
+_WORD = re.compile(r"[^\W\d]\w*")
 
-    `other` is the same module with `aliases` in the place of those names.
+
+def clashes(text: str, other: str, aliases: Mapping[str, str]) -> tuple[str, ...]:
+    """The names of a spec that stand for two things in one scope of a file.
+
+    `other` is the same file with `aliases` in the place of those names.
     """
+    words = _WORD.findall(text), _WORD.findall(other)
+    if len(words[0]) == len(words[1]) and not any(_clashing(*words)):
+        return ()  # whatever the scopes are, in a tenth of the time
+    scopes = _scopes(ast.parse(text)), _scopes(ast.parse(other))
     found = {
         meant
-        for names, others in zip(_scopes(module), _scopes(other), strict=True)
-        for several in _meanings(names, others)
-        if len(several) > 1
+        for names, others in zip(*scopes, strict=True)
+        for several in _clashing(names, others)
         for meant in several
     }
     return tuple(
@@ -99,12 +104,12 @@ def clashes(
     )
 
 
-def _meanings(names: list[str], others: list[str]) -> Iterable[set[str]]:
-    """For each name, what stands in its places in the other module."""
+def _clashing(names: list[str], others: list[str]) -> Iterator[set[str]]:
+    """For each name with several meanings, what stands in its places in the other."""
     meanings: dict[str, set[str]] = {}
     for name, meant in zip(names, others, strict=True):
         meanings.setdefault(name, set()).add(meant)
-    return meanings.values()
+    return (several for several in meanings.values() if len(several) > 1)
 
 
 def _scopes(module: ast.Module) -> Iterator[list[str]]:

@@ -38,9 +38,9 @@ def files(plan: Plan, source: str) -> dict[str, str]:
 
     `source` names the spec. Raises `NameTaken` for names of it that they cannot have.
     """
-    entry = fingerprint(plan)
-    raw = {stem: _raw(plan, stem, source, entry) for stem in stems(plan)}
-    _check_names(plan, {stem: ast.parse(text) for stem, text in raw.items()})
+    origin = source, fingerprint(plan)
+    raw = {stem: _raw(plan, stem, *origin) for stem in stems(plan)}
+    _check_names(plan, raw, origin)
     return {
         file_of(plan, stem): _finished(plan, stem, text) for stem, text in raw.items()
     }
@@ -72,15 +72,13 @@ def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
     return _filled("schedule.py.jinja", schedule=own, text=own.kernel, **values)
 
 
-def _check_names(plan: Plan, trees: Mapping[str, ast.Module]) -> None:
+def _check_names(plan: Plan, raw: Mapping[str, str], origin: tuple[str, str]) -> None:
     """Raise `NameTaken` where a name of the spec has two meanings in a file."""
     other, aliases = disguised(plan)
     taken = {
         name
-        for stem, tree in trees.items()
-        for name in clashes(
-            tree, ast.parse(_raw(other, stem, "", header.BLANK)), aliases
-        )
+        for stem, text in raw.items()
+        for name in clashes(text, _raw(other, stem, *origin), aliases)
     }
     if taken:
         names = (name for name in aliases.values() if name in taken)
