@@ -24,7 +24,12 @@ MACHINES = {
 
 
 def files(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    """The bytes of the files in a folder and in those below it, by name."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file() and path.suffix != ".pyc"
+    }
 
 
 def built(place: Path, machine: str) -> dict[str, bytes]:
@@ -42,9 +47,10 @@ def built(place: Path, machine: str) -> dict[str, bytes]:
         check=True,
         umask=0o077,
     )
-    modes = {path.stat().st_mode & 0o777 for path in (tree / "generated").iterdir()}
+    made = tree / "generated"
+    modes = {(made / name).stat().st_mode & 0o777 for name in files(made)}
     assert modes == {0o644}
-    return files(tree / "generated")
+    return files(made)
 
 
 @pytest.mark.slow

@@ -700,7 +700,7 @@ def test_builders_at_once_and_killed_tear_nothing(out: Path) -> None:
 
     def wants(source: str, value: int) -> Wanted:
         stem = source.partition(".")[0]
-        names = (f"{stem}_0", f"{stem}_1", f"{stem}/a", "below/" + stem)
+        names = (f"{stem}_0", f"{stem}_1", f"{stem}/a", f"{stem}/b")
         texts = (kernel(name, value, source) for name in names)
         return wanted(*texts, sources=(source,))
 
