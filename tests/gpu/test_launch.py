@@ -1,7 +1,7 @@
 """What only a GPU shows: streams, graphs, compilations, offsets past 2^31."""
 
+import importlib
 import random
-import sys
 
 import pytest
 
@@ -75,8 +75,8 @@ def test_offsets_past_two_to_the_31(generated) -> None:
 def compiled(module) -> int:
     """Kernels of all schedules that were compiled for this GPU."""
     device = torch.cuda.current_device()
-    caches = [getattr(one, "device_caches", None) for one in vars(module).values()]
-    return sum(len(each[device][0]) for each in caches if each is not None)
+    kernels = [one.schedule.kernel for one in module.LAUNCHES.arguments.values()]
+    return sum(len(kernel.device_caches[device][0]) for kernel in kernels)
 
 
 def size_class(size: int) -> int:
@@ -86,18 +86,13 @@ def size_class(size: int) -> int:
 
 def test_new_sizes_compile_few_kernels(generated) -> None:
     """Contiguous NT operands: one for a tile, N and K by class, rows by alignment."""
-    from generated._runtime.table import select
-
-    module, expected = sys.modules["generated.gemm_nt_fp16"], set()
+    module, expected = importlib.import_module("generated.gemm_nt_fp16"), set()
     draw = random.Random(0)
     for _ in range(200):
         m, n, k = (draw.choice([1, 3, 16, 31, 64, 100, 128, 333]) for _ in "mnk")
         a, b = half(m, k), half(n, k)
         c = generated.gemm_nt_fp16(a, b)
-        tile = select(
-            module.TILES, a.device, (m, n, k), tma=(a, b), persistent=(a, b, c),
-            warp_specialized=(a, b, c),
-        )  # fmt: skip
+        tile = module.LAUNCHES.launch(a, b, c).tile
         single = tile.parts(tile.tiles(m, n), k, a.device) == 1
         aligned = min(8, k & -k)
         expected.add((tile, size_class(n), size_class(k), aligned, single))
@@ -106,7 +101,7 @@ def test_new_sizes_compile_few_kernels(generated) -> None:
 
 def test_time_of_compiling_is_paid_once_a_class(generated) -> None:
     """Of M, all that a tile serves is one class: one row, up to 16, up to 64."""
-    module = sys.modules["generated.gemm_nt_bf16"]
+    module = importlib.import_module("generated.gemm_nt_bf16")
     b = torch.randn(256, 128, device="cuda").bfloat16()
 
     def call(*rows: int) -> int:
