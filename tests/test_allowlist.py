@@ -61,6 +61,9 @@ def test_every_file_passes(path: Path) -> None:
         "LAUNCHES = Launches({'a': open('b')}, ())",
         "SCHEDULE = Schedule(lambda: 1, one_a_tile)",
         "OTHER = Schedule(1, 2)",
+        "TILES = (Tile(min),)",
+        "SCHEDULE = Schedule(None, one_a_tile)",
+        "LAUNCHES = Launches({'a': None}, ())",
     ],
 )
 @pytest.mark.parametrize("stem", PLAIN)

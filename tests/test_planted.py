@@ -125,8 +125,7 @@ FAULTS: dict[str, Fault] = {
         BLOCKS, f"{BLOCKS}[:2]", "16-byte aligned", "persistent",
     ),
     "bias not asked for its offsets": Fault(
-        "offset_type(*[given[at] for at in self.tensors])",
-        "offset_type(*[given[at] for at in self.tensors if at != 3])",
+        "offset_type(*plain)", "offset_type(*plain[:2], *plain[3:])",
         "beyond 2^31 along axis 0 of bias",
     ),
     "offsets of the longest axis": Fault(

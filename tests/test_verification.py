@@ -102,6 +102,9 @@ def test_text_has_a_row_a_kernel_and_failures_in_full() -> None:
     assert "12 examples, worst 0.50 of the bound" in text
     assert "second: properties on cpu crashed\nkilled by SIGSEGV" in text
     assert "1 of 2 kernels failed" in text
+    shared = Outcome("_runtime", "self-test", "cpu", "failed", "ill")
+    text = Verification((*outcomes, shared), {"torch": "2"}, 3.0).as_text()
+    assert "2 kernels, 1 of 2 kernels failed, and _runtime," in text
     assert 'message="crashed"' in result.as_junit()
     assert "| second | properties | cpu | crashed |" in result.as_markdown()
 

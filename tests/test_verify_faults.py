@@ -132,7 +132,7 @@ FAULTS: dict[str, Fault] = {
     "second result is the first": Fault("pair", "        pre,\n", "        out,\n"),
     "int32 offsets": Fault(
         "layer",
-        "offset_type(*[given[at] for at in self.tensors])",
+        "offset_type(*plain)",
         "offset_type()",
         says="beyond 2^31",
     ),

@@ -69,9 +69,8 @@ _ATTRIBUTES = {
     "tma": {"store_wait"},
 }  # fmt: skip
 _OF_VALUES = {
-    "ALL", "T", "run", "device", "index", "layout", "load", "parts", "permute",
-    "reshape", "schedule", "shape", "store", "stride", "to", "type", "unsqueeze",
-    "m", "n", "k", "group_m", "rows", "columns", "stages", "warpgroups", "warps",
+    "ALL", "T", "device", "index", "layout", "load", "permute", "reshape", "run",
+    "store", "to", "type", "unsqueeze",
 }  # fmt: skip
 
 NAMES_OF_MODULES = frozenset(_BUILTINS | set(_ATTRIBUTES) | _OF_SHARED)
@@ -116,32 +115,40 @@ def _defined(statement: ast.stmt) -> str | None:
 
 _DATA = {"TILES": "Tile", "SCHEDULE": "Schedule", "LAUNCHES": "Launches"}
 """What a file may have beside functions, and what that calls."""
+_OF_TILES = {"ANY", "FILL", "FULL"}
 
 
 def _is_data(statement: ast.Assign) -> bool:
     """Whether it is `TILES = (Tile(…), …)`, `SCHEDULE = Schedule(…)` or the like.
 
-    What they are told are plain values and names.
+    What they are told are plain values and names, of tiles a few.
     """
     name, value = ast.unparse(statement.targets[0]), statement.value
     calls = value.elts if name == "TILES" and isinstance(value, ast.Tuple) else [value]
-    return name in _DATA and all(
-        isinstance(call, ast.Call)
-        and ast.unparse(call.func) == _DATA[name]
-        and all(map(_is_plain, [*call.args, *(one.value for one in call.keywords)]))
-        for call in calls
-    )
+    if name not in _DATA:
+        return False
+    for call in calls:
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) != _DATA[name]:
+            return False
+        told = [*call.args, *(one.value for one in call.keywords)]
+        names = {one.id for one in told if isinstance(one, ast.Name)}
+        if not all(map(_is_plain, told)) or (name == "TILES" and names - _OF_TILES):
+            return False
+    return True
 
 
-def _is_plain(node: ast.expr | None) -> bool:
+def _is_plain(node: ast.expr) -> bool:
     """Whether it is a number, a word, a name, `2 * FILL`, `()` or a dict of words."""
     match node:
         case ast.BinOp(left, ast.Mult(), ast.Name("FILL")):
             return _is_plain(left)
         case ast.Dict(keys, values):
-            return all(isinstance(one, ast.Constant) for one in (*keys, *values))
+            told = [getattr(one, "value", None) for one in (*keys, *values)]
+            return all(isinstance(one, str) for one in told)
+        case ast.Constant(str(word)):
+            return word.isidentifier()
         case ast.Constant(value):
-            return isinstance(value, int) or str(value).isidentifier()
+            return isinstance(value, int)
         case ast.Tuple(elts):
             return not elts
     return isinstance(node, ast.Name)

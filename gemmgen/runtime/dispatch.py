@@ -76,10 +76,11 @@ class Arguments:
     ) -> Launch:
         """Return the launch of a tile; of none, where configurations race."""
         device, grid = given[0].device, self.schedule.grid
-        strides = [given[at].stride() for at in self.tensors]
+        plain = [given[at] for at in self.tensors]
+        strides = [tensor.stride() for tensor in plain]
         values: list[Any] = [strides[at][dim] for at, dim in self.strides]
         if self.indexes:
-            values.append(offset_type(*[given[at] for at in self.tensors]))
+            values.append(offset_type(*plain))
         if self.aligns:
             values.append(alignment(given[0], given[1]))
         if tile is None:

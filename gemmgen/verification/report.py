@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from gemmgen.base.text_table import table
-from gemmgen.output.folder import SHARED
+from gemmgen.render.parts import RUNTIME, home
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate.selftest import Kill, kill_table
 from gemmgen.verification.sanitize.sanitizer import TOOLS
@@ -66,7 +66,7 @@ class Verification:
         ]
         kills = [table(kill_table(self.kills))] if self.kills else []
         parts = [table(rows), *kills, *failures, *self._notes()]
-        kernels = [name for name in names if name not in SHARED]
+        kernels = [name for name in names if home(name) != RUNTIME]
         last = "\n".join([self._sum(len(kernels)), *self._limits()])
         return "\n\n".join([*parts, last])
 
@@ -93,9 +93,10 @@ class Verification:
     def _sum(self, kernels: int) -> str:
         failed = {one.kernel for one in self.failures}
         facts = ", ".join(f"{key} {value}" for key, value in self.environment.items())
-        verdict = f"{len(failed.difference(SHARED))} of {kernels} kernels failed"
-        if failed.intersection(SHARED):
-            verdict += f", and {', '.join(sorted(failed.intersection(SHARED)))}"
+        shared = {name for name in failed if home(name) == RUNTIME}
+        verdict = f"{len(failed - shared)} of {kernels} kernels failed"
+        if shared:
+            verdict += f", and {', '.join(sorted(shared))}"
         verdict = verdict if failed else "all passed"
         return f"{kernels} kernels, {verdict}, {self.seconds:.0f} s ({facts})"
 
