@@ -45,10 +45,10 @@ def direct(launch: Launch) -> Compiled | None:
     found = COMPILED.get(key)
     if found is None or hooked():
         made = launch.enter()
+        if made.metadata.global_scratch_size or made.metadata.profile_scratch_size:
+            return None  # Triton's entry allocates it; what is tried would lack it too
         if torch.cuda.is_current_stream_capturing() or not trusted(launch.device):
             return None
-        if made.metadata.global_scratch_size or made.metadata.profile_scratch_size:
-            return None  # Triton's entry allocates it
         found = COMPILED[key] = compiled(made, bool(launch.described))
     else:
         send(launch, found, described(likenesses(launch, found), launch.addresses))

@@ -39,9 +39,7 @@ def check_launch(plan: Plan, expected: Expected, launched: Launched) -> None:
         raise Wrong(f"a kernel of cuda:{where[0]} was launched on cuda:{where[1]}")
     if launched.stream != expected.stream:
         raise Wrong(f"launched on stream {launched.stream}")
-    notes = launched.function.compiled.metadata
-    asked = notes.global_scratch_size, notes.profile_scratch_size
-    if any(size and not at for size, at in zip(asked, launched.scratch, strict=True)):
+    if not launched.complete:
         raise Wrong("launched without the global memory that the kernel asks for")
     values = named(launched)
     check_assumptions(launched, values)

@@ -47,6 +47,13 @@ class Launched:
     named: dict[str, Any] | None = None
     """The arguments by name, once they are known."""
 
+    @property
+    def complete(self) -> bool:
+        """Whether it has the global memory that the kernel asks for."""
+        notes = self.function.compiled.metadata
+        asked = notes.global_scratch_size, notes.profile_scratch_size
+        return all(at or not size for size, at in zip(asked, self.scratch, strict=True))
+
 
 @dataclass
 class Thread(threading.local):

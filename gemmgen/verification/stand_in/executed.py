@@ -21,6 +21,8 @@ _INTEGERS = {"*i32": torch.int32, "*i64": torch.int64}
 
 def run(gpus: Gpus, launched: Launched) -> None:
     """Do to the memory what a kernel does to the tensors that it takes."""
+    if not launched.complete:
+        raise Wrong("tried without the global memory that the kernel asks for")
     source = launched.function.compiled.src
     copies: list[tuple[torch.Tensor, torch.Tensor]] = []
     values: list[Any] = []
