@@ -125,8 +125,10 @@ def _storage(size: int, device: torch.device) -> Tensor:
 def _shared_gpus(size: int, device: torch.device) -> Tensor:
     """Bytes of a GPU; waits until other processes leave these and a reserve.
 
-    They take turns to look and take, so that two do not count on the same bytes.
+    They take turns to look and take, so that two do not count on the same bytes; none
+    waits while it keeps bytes of calls that are done, for which another may wait.
     """
+    give_back(device)
     _, whole = torch.cuda.mem_get_info(device)
     needed = size + int(_RESERVE * whole)
     until = time.monotonic() + _PATIENCE

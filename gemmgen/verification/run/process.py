@@ -179,12 +179,13 @@ class Process:
     def _death(self) -> str:
         """How the process ended, and the last that it said."""
         code = self.worker.wait()
-        if self.errors.closed:  # by `stop`, in another thread
-            return "the process was stopped"
         how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit {code}"
-        self.errors.seek(0, os.SEEK_END)
-        self.errors.seek(max(0, self.errors.tell() - 2000))
-        said = self.errors.read().decode(errors="replace").strip().splitlines()
+        try:
+            self.errors.seek(0, os.SEEK_END)
+            self.errors.seek(max(0, self.errors.tell() - 2000))
+            said = self.errors.read().decode(errors="replace").strip().splitlines()
+        except ValueError:  # closed by `stop`, in another thread, whenever that comes
+            return "the process was stopped"
         return "\n".join([f"the process ended: {how}", *said[-3:]])
 
     def stop(self) -> None:
