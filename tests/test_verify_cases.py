@@ -24,6 +24,7 @@ from gemmgen.verification.cases.views import (
     framed_input,
     framed_output,
 )
+from gemmgen.verification.example import large_offsets
 from gemmgen.verification.example.fixed import describable, fixed_cases, indescribable
 from gemmgen.verification.example.large_offsets import far_call, far_places
 from gemmgen.verification.example.one_example import (
@@ -202,6 +203,18 @@ def test_far_calls_are_one_kernel_on_a_gpu() -> None:
         call = far_call(layer(), far, torch.device("cpu"))
         for one in (*call.tensors.values(), *(call.outputs or [])):
             assert all(step > 1 and step % 16 for step in one.stride())
+
+
+def test_a_process_waits_for_others_memory_with_none_of_calls_that_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else processes that share a GPU may all wait for what the others keep."""
+    free = [1]
+    monkeypatch.setattr(large_offsets, "_PATIENCE", 0.3)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: free.append(60))
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (free[-1], 80))
+    monkeypatch.setattr(torch, "empty", lambda size, **_: size)
+    assert large_offsets._storage(40, torch.device("cuda")) == 40
 
 
 def test_a_far_tensor_has_an_element_for_each_place() -> None:
