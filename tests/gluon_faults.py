@@ -13,7 +13,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
-load_block = getattr(tma, "async_load", tma.async_copy_global_to_shared)
+tma_load = getattr(tma, "async_load", tma.async_copy_global_to_shared)
 
 
 @triton.jit
@@ -22,47 +22,47 @@ def doubled(x):
 
 
 @gluon.jit
-def produce(a_desc, b_desc, a_ring, b_ring, full, free, K, ROWS, STAGES: tl.constexpr):
-    slot = 0
+def produce(a_desc, b_desc, a_smem, b_smem, full, empty, K, ROWS, STAGES: tl.constexpr):
+    k_iter = 0
     for tile in range(tl.program_id(0), 3, tl.num_programs(0)):
         for k in range(0, K, 16):
-            stage = slot % STAGES
-            mbarrier.wait(free.index(stage), ((slot // STAGES) & 1) ^ 1)
+            stage = k_iter % STAGES
+            mbarrier.wait(empty.index(stage), ((k_iter // STAGES) & 1) ^ 1)
             mbarrier.expect(full.index(stage), (2 * ROWS + 16) * 16 * 2)
             for i in gl.static_range(2):
                 corner = [tile * 2 * ROWS + i * ROWS, k]
-                a = a_ring.index(2 * stage + i)
-                load_block(a_desc, corner, full.index(stage), a)
-            load_block(b_desc, [0, k], full.index(stage), b_ring.index(stage))
-            slot += 1
+                a = a_smem.index(2 * stage + i)
+                tma_load(a_desc, corner, full.index(stage), a)
+            tma_load(b_desc, [0, k], full.index(stage), b_smem.index(stage))
+            k_iter += 1
 
 
 @gluon.jit
-def consume(arguments, STAGES: tl.constexpr, SELF: tl.constexpr):
-    c_desc, d_ptr, a_ring, b_ring, c_tiles, full, free, K, ROWS = arguments
+def consume(args, STAGES: tl.constexpr, CONSUMER: tl.constexpr):
+    c_desc, d_ptr, a_smem, b_smem, c_smem, full, empty, K, ROWS = args
     layout: tl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, 16, 16])
-    slot = 0
+    k_iter = 0
     for tile in range(tl.program_id(0), 3, tl.num_programs(0)):
         acc = gl.zeros((ROWS, 16), tl.float32, layout)
         for k in range(tl.cdiv(K, 16)):
-            stage = slot % STAGES
-            mbarrier.wait(full.index(stage), (slot // STAGES) & 1)
-            a = a_ring.index(2 * stage + SELF)
-            b = b_ring.index(stage).permute((1, 0))
+            stage = k_iter % STAGES
+            mbarrier.wait(full.index(stage), (k_iter // STAGES) & 1)
+            a = a_smem.index(2 * stage + CONSUMER)
+            b = b_smem.index(stage).permute((1, 0))
             acc = hopper.warpgroup_mma(a, b, acc, is_async=True, use_acc=k > 0)
             acc = hopper.warpgroup_mma_wait(1, deps=[acc])
-            mbarrier.arrive(free.index((slot + STAGES - 1) % STAGES), pred=k > 0)
-            slot += 1
+            mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES), pred=k > 0)
+            k_iter += 1
         acc = hopper.warpgroup_mma_wait(0, deps=[acc])
-        mbarrier.arrive(free.index((slot + STAGES - 1) % STAGES))
+        mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES))
         columns = gl.arange(0, 16, layout=gl.SliceLayout(0, layout))
         d = tl.load(d_ptr + columns, mask=columns < 16)
         tma.store_wait(0)
         c = (doubled(acc) + d[None, :]).to(tl.bfloat16)
-        c_tiles.index(SELF).store(c)
+        c_smem.index(CONSUMER).store(c)
         hopper.fence_async_shared()
-        row = tile * 2 * ROWS + SELF * ROWS
-        tma.async_copy_shared_to_global(c_desc, [row, 0], c_tiles.index(SELF))
+        row = tile * 2 * ROWS + CONSUMER * ROWS
+        tma.async_copy_shared_to_global(c_desc, [row, 0], c_smem.index(CONSUMER))
     tma.store_wait(0)
 
 
@@ -70,20 +70,20 @@ def consume(arguments, STAGES: tl.constexpr, SELF: tl.constexpr):
 def kernel(a_desc, b_desc, c_desc, d_ptr, K, STAGES: tl.constexpr):
     ROWS: tl.constexpr = 64
     blocks = [2 * STAGES, ROWS, 16]
-    a_ring = gl.allocate_shared_memory(tl.bfloat16, blocks, a_desc.layout)
-    b_ring = gl.allocate_shared_memory(tl.bfloat16, [STAGES, 16, 16], b_desc.layout)
-    c_tiles = gl.allocate_shared_memory(tl.bfloat16, [2, ROWS, 16], c_desc.layout)
+    a_smem = gl.allocate_shared_memory(tl.bfloat16, blocks, a_desc.layout)
+    b_smem = gl.allocate_shared_memory(tl.bfloat16, [STAGES, 16, 16], b_desc.layout)
+    c_smem = gl.allocate_shared_memory(tl.bfloat16, [2, ROWS, 16], c_desc.layout)
     full = gl.allocate_shared_memory(tl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    free = gl.allocate_shared_memory(tl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(tl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for i in gl.static_range(STAGES):
         mbarrier.init(full.index(i), count=1)
-        mbarrier.init(free.index(i), count=2)
-    sums = (c_desc, d_ptr, a_ring, b_ring, c_tiles, full, free, K, ROWS)
+        mbarrier.init(empty.index(i), count=2)
+    sums = (c_desc, d_ptr, a_smem, b_smem, c_smem, full, empty, K, ROWS)
     gl.warp_specialize(
         [
             (consume, (sums, STAGES, 0)),
             (consume, (sums, STAGES, 1)),
-            (produce, (a_desc, b_desc, a_ring, b_ring, full, free, K, ROWS, STAGES)),
+            (produce, (a_desc, b_desc, a_smem, b_smem, full, empty, K, ROWS, STAGES)),
         ],
         [4, 4],
         [240, 24],
@@ -91,10 +91,10 @@ def kernel(a_desc, b_desc, c_desc, d_ptr, K, STAGES: tl.constexpr):
 """
 
 WAITS_FREE = (
-    "            mbarrier.wait(free.index(stage), ((slot // STAGES) & 1) ^ 1)\n"
+    "            mbarrier.wait(empty.index(stage), ((k_iter // STAGES) & 1) ^ 1)\n"
 )
-WAITS_FULL = "            mbarrier.wait(full.index(stage), (slot // STAGES) & 1)\n"
-RELEASES = "        mbarrier.arrive(free.index((slot + STAGES - 1) % STAGES))\n"
+WAITS_FULL = "            mbarrier.wait(full.index(stage), (k_iter // STAGES) & 1)\n"
+RELEASES = "        mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES))\n"
 WAITS_SUM = "        acc = hopper.warpgroup_mma_wait(0, deps=[acc])\n"
 BYTES = "(2 * ROWS + 16) * 16 * 2"
 MULTIPLIES = "hopper.warpgroup_mma(a, b, acc, is_async=True, use_acc=k > 0)"
@@ -103,25 +103,25 @@ FAULTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a stage is not waited for until it is free": (
         WAITS_FREE,
         "",
-        ("produce, line ", "tile=0, k=32, slot=2"),
+        ("produce, line ", "tile=0, k=32, k_iter=2"),
     ),
     "a stage is not waited for until it is full": (
         WAITS_FULL,
         "",
-        ("a product reads ", "_ring["),
+        ("a product reads ", "_smem["),
     ),
     "the producer waits for the wrong phase": (
-        "((slot // STAGES) & 1) ^ 1",
-        "(slot // STAGES) & 1",
-        ("deadlock: ", "produce (2) waits for free[0] (parity 0", "(tile=0, k=0"),
+        "((k_iter // STAGES) & 1) ^ 1",
+        "(k_iter // STAGES) & 1",
+        ("deadlock: ", "produce (2) waits for empty[0] (parity 0", "(tile=0, k=0"),
     ),
     "a consumer waits for the wrong phase": (
-        "full.index(stage), (slot // STAGES) & 1)",
-        "full.index(stage), ((slot // STAGES) & 1) ^ 1)",
-        ("consume, line ", "SELF="),
+        "full.index(stage), (k_iter // STAGES) & 1)",
+        "full.index(stage), ((k_iter // STAGES) & 1) ^ 1)",
+        ("consume, line ", "CONSUMER="),
     ),
     "a phase that stands still": (
-        "full.index(stage), (slot // STAGES) & 1)",
+        "full.index(stage), (k_iter // STAGES) & 1)",
         "full.index(stage), 0)",
         ("full[", "phase 0, which it has waited for before: the wrong phase"),
     ),
@@ -137,13 +137,13 @@ FAULTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("overwrites ", "while a product of consume", "may be reading it"),
     ),
     "a barrier counts one arrival less": (
-        "free.index(i), count=2",
-        "free.index(i), count=1",
+        "empty.index(i), count=2",
+        "empty.index(i), count=1",
         ("",),
     ),
     "a barrier counts one arrival more": (
-        "free.index(i), count=2",
-        "free.index(i), count=3",
+        "empty.index(i), count=2",
+        "empty.index(i), count=3",
         ("deadlock: ", "2 of 3 arrivals"),
     ),
     "a barrier is not initialized": (
@@ -174,7 +174,7 @@ FAULTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "products are left in flight": (
         "        acc = hopper.warpgroup_mma_wait(0, deps=[acc])\n"
-        "        mbarrier.arrive(free.index((slot + STAGES - 1) % STAGES))\n",
+        "        mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES))\n",
         "        acc = gl.zeros((ROWS, 16), tl.float32, layout)\n" + RELEASES,
         ("may be reading it",),
     ),
@@ -182,21 +182,21 @@ FAULTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         "        hopper.fence_async_shared()\n",
         "",
         (
-            "a store to global memory reads c_tiles[",
+            "a store to global memory reads c_smem[",
             "before a fence has made a store of",
         ),
     ),
     "a fence before what it should make visible": (
-        "        c_tiles.index(SELF).store(c)\n"
+        "        c_smem.index(CONSUMER).store(c)\n"
         "        hopper.fence_async_shared()\n",
         "        hopper.fence_async_shared()\n"
-        "        c_tiles.index(SELF).store(c)\n",
+        "        c_smem.index(CONSUMER).store(c)\n",
         ("before a fence has made a store of",),
     ),
     "a tile is overwritten that is being stored": (
         "        tma.store_wait(0)\n        c =",
         "        c =",
-        ("a store overwrites c_tiles[", "while a store to global memory of consume"),
+        ("a store overwrites c_smem[", "while a store to global memory of consume"),
     ),
     "the kernel ends while it stores": (
         "    tma.store_wait(0)\n\n",
@@ -204,8 +204,8 @@ FAULTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("ends while its stores read shared memory",),
     ),
     "a stage that does not exist": (
-        "stage = slot % STAGES\n            mbarrier.wait(free",
-        "stage = slot\n            mbarrier.wait(free",
+        "stage = k_iter % STAGES\n            mbarrier.wait(empty",
+        "stage = k_iter\n            mbarrier.wait(empty",
         ("is beyond its 2 parts",),
     ),
     "the last block of K is not loaded": (
@@ -221,17 +221,17 @@ FAULTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a box that does not fit its block": (
         "[STAGES, 16, 16], b_desc",
         "[STAGES, 32, 16], b_desc",
-        ("a descriptor of boxes [16, 16] is used with b_ring[0] of [32, 16]",),
+        ("a descriptor of boxes [16, 16] is used with b_smem[0] of [32, 16]",),
     ),
     "a product whose sides do not fit": (
-        "b_ring.index(stage).permute((1, 0))",
-        "a_ring.index(2 * stage)",
+        "b_smem.index(stage).permute((1, 0))",
+        "a_smem.index(2 * stage)",
         ("[64, 16] times [64, 16] is added to",),
     ),
     "a product of too few rows": (
         "ROWS: tl.constexpr = 64",
         "ROWS: tl.constexpr = 32",
-        ("is used with a_ring[0] of [32, 16]",),
+        ("is used with a_smem[0] of [32, 16]",),
     ),
     "registers that there are not": (
         "[240, 24]",
@@ -244,7 +244,7 @@ FAULTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("wrong",),
     ),
     "rows of the second half are not stored": (
-        "SELF * ROWS\n        tma",
+        "CONSUMER * ROWS\n        tma",
         "0 * ROWS\n        tma",
         ("wrong",),
     ),
@@ -271,12 +271,12 @@ HARMLESS: dict[str, tuple[str, str]] = {
         "            mbarrier.expect(full.index(stage), (2 * ROWS + 16) * 16 * 2)\n"
         "            for i in gl.static_range(2):\n"
         "                corner = [tile * 2 * ROWS + i * ROWS, k]\n"
-        "                a = a_ring.index(2 * stage + i)\n"
-        "                load_block(a_desc, corner, full.index(stage), a)\n",
+        "                a = a_smem.index(2 * stage + i)\n"
+        "                tma_load(a_desc, corner, full.index(stage), a)\n",
         "            for i in gl.static_range(2):\n"
         "                corner = [tile * 2 * ROWS + i * ROWS, k]\n"
-        "                a = a_ring.index(2 * stage + i)\n"
-        "                load_block(a_desc, corner, full.index(stage), a)\n"
+        "                a = a_smem.index(2 * stage + i)\n"
+        "                tma_load(a_desc, corner, full.index(stage), a)\n"
         "            mbarrier.expect(full.index(stage), (2 * ROWS + 16) * 16 * 2)\n",
     ),
 }

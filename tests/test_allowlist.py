@@ -18,7 +18,9 @@ PLAIN = {stem: folders.text_of("gemm_nn_fp16", stem) for stem in ("__init__", "t
 
 def public(kernel: str, stem: str) -> str:
     """What others take from a file."""
-    return {"__init__": kernel, "tiles": "TILES"}.get(stem, "SCHEDULE")
+    return {"__init__": kernel, "tiles": "TILES", "epilogue": "epilogue"}.get(
+        stem, "SCHEDULE"
+    )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: f"{p.parent.name}/{p.stem}")

@@ -11,10 +11,14 @@ import pytest
 
 from gemmgen.base.errors import Location, SpecError, SpecErrors, UsageError
 from gemmgen.base.header import entry_hash, head, read, seal
+from gemmgen.epilogue.checked import Epilogue, Statement
+from gemmgen.epilogue.expression import Name
 from gemmgen.output.builder import Report, build, check, outputs
 from gemmgen.output.changes import Refused, State
 from gemmgen.output.folder import LOCK, PACKAGE, SHARED
 from gemmgen.output.job import source_name
+
+IDENTITY = Epilogue((Statement("c", Name("acc"), ("m", "n")),), ())
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class FakePlan:
     value: int
     schedules: tuple[str, ...] = ("tiled",)
     rows: tuple[()] = ()
+    epilogue: Epilogue = IDENTITY
 
 
 def fake_load(path: Path) -> tuple[FakePlan, ...]:

@@ -105,7 +105,7 @@ def test_columns_of_one_buffer_are_apart(
 
 
 def accepted(out: torch.Tensor, *inputs: torch.Tensor, **more: Any) -> torch.Tensor:
-    return checks.result("f", "out", out, out.shape, out.dtype, inputs, **more)
+    return checks.Checks("f").output("out", out, out.shape, out.dtype, inputs, **more)
 
 
 X = matrix(20, 8, 8, 200)
@@ -149,7 +149,7 @@ def test_writing_counts_as_a_version() -> None:
 
 
 def seen(tensor: Any, dtype: torch.dtype = torch.float32) -> None:
-    checks.check("f", "x", tensor, ("M", "K"), dtype)
+    checks.Checks("f").tensor("x", tensor, ("M", "K"), dtype)
 
 
 class Wrapped(torch.Tensor):
@@ -198,7 +198,7 @@ def test_what_a_kernel_cannot_read_is_refused_by_name(
 def test_transforms_are_refused_by_name(transform: Any) -> None:
     def called(tensor: torch.Tensor) -> torch.Tensor:
         with torch.no_grad():
-            checks.check("f", "x", tensor, (...,), torch.float32)
+            checks.Checks("f").tensor("x", tensor, (...,), torch.float32)
         return tensor.sum()
 
     with pytest.raises(ValueError, match=r"f: x must .* torch\.func transform"):
@@ -241,7 +241,7 @@ def test_bf16_is_refused_where_the_interpreter_gets_it_wrong(
     ids=repr,
 )  # fmt: skip
 def test_numbers_of_any_kind_are_floats(value: Any) -> None:
-    found = checks.number("f", "alpha", value)
+    found = checks.Checks("f").number("alpha", value)
     assert type(found) is float
     assert found == float(value) or math.isnan(found)
 
@@ -255,4 +255,4 @@ def test_numbers_of_any_kind_are_floats(value: Any) -> None:
 )  # fmt: skip
 def test_what_is_no_float_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="f: alpha must"):
-        checks.number("f", "alpha", value)
+        checks.Checks("f").number("alpha", value)

@@ -29,9 +29,10 @@ kernels:
   - {name: one, op: linear, dtype: bf16, epilogue: "gelu(acc + bias[n])"}
   - {name: "two_{layout}", for_each: {layout: [NN, TN]}, op: gemm, dtype: fp16}
 """
-ONE = ["one/__init__.py", "one/tiled.py", "one/tiles.py"]
-"""The files of its first kernel; the others have the same."""
-FILES = len(SHARED) + 2 + 3 * len(ONE)
+ONE = ["one/__init__.py", "one/epilogue.py", "one/tiled.py", "one/tiles.py"]
+TWO = [file for file in ONE if "epilogue" not in file]
+"""The files of its first kernel; the others have the same but for the epilogue."""
+FILES = len(SHARED) + 2 + len(ONE) + 2 * len(TWO)
 """What is built of it: what is shared, the package, the lock and three kernels."""
 BAD = """\
 gemmgen: 1
@@ -89,7 +90,8 @@ def test_build_then_nothing_to_do(run: Run, home: Path) -> None:
     written = [path for path in folder.rglob("*") if path.is_file()]
     assert sorted(path.relative_to(folder).as_posix() for path in written) == [
         *("__init__.py", *sorted(SHARED), "gemmgen.lock.json"),
-        *(file.replace("one/", f"{name}/") for name in names[3:] for file in ONE),
+        *ONE,
+        *(file.replace("one/", f"{name}/") for name in names[4:] for file in TWO),
     ]
     assert run("build", "good.yaml") == (
         0,

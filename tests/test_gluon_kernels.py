@@ -25,22 +25,21 @@ KERNELS = (KERNEL, "gemm_nn_tf32", "linear_gelu_aux")
 FAULTS: dict[str, list[list[str]]] = {
     "the last K block is lost": [
         ["range(0, K, BLOCK_K)", "range(0, K - BLOCK_K, BLOCK_K)"],
-        ["blocks = tl.cdiv(K, BLOCK_K)", "blocks = tl.cdiv(K, BLOCK_K) - 1"],
+        ["k_blocks = tl.cdiv(K, BLOCK_K)", "k_blocks = tl.cdiv(K, BLOCK_K) - 1"],
     ],
     "part of a K block is lost": [
         ["range(0, K, BLOCK_K)", "range(0, K - BLOCK_K + 1, BLOCK_K)"],
         ["tl.cdiv(K, BLOCK_K)", "(K // BLOCK_K)"],
     ],
     "the last tile is lost": [
-        ["tiles_m * tiles_n, ", "tiles_m * tiles_n - 1, "],
-        ["        tiles_m * tiles_n,\n", "        tiles_m * tiles_n - 1,\n"],
+        ["tl.cdiv(N, BLOCK_N)\n", "tl.cdiv(N, BLOCK_N) - 1\n"],
     ],
     "tiles beyond the second column are lost": [
         ["tl.cdiv(N, BLOCK_N)", "min(tl.cdiv(N, BLOCK_N), 2)"],
     ],
     "a ring of one stage": [["% STAGES", "% 1"], ["// STAGES", "// 1"]],
     "rounded before the epilogue": [
-        ["silu(acc + bias", "silu(acc.to(tl.bfloat16).to(tl.float32) + bias"],
+        ["epilogue(acc, ", "epilogue(acc.to(tl.bfloat16).to(tl.float32), "],
     ],
 }
 
@@ -82,6 +81,7 @@ def test_a_mutant_of_each_kind_dies() -> None:
 def test_every_kind_of_fault_is_made_of_some_kernel() -> None:
     """A pattern that the template outgrew would make no mutants and kill none."""
     texts = [folders.text_of(name, "warp_specialized") for name in KERNELS]
+    texts.append(folders.text_of("_runtime", "device"))
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     made = {
         family

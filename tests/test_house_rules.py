@@ -228,21 +228,14 @@ def test_templates_hardly_decide(path: Path) -> None:
 CHOICES = [*DTYPES, *LAYOUTS, *SCHEDULES, *PRECISIONS, *OPERATIONS]
 
 
-PARTS = {"epilogue", "reduction"}
-"""Templates that are parts of a schedule's."""
-WORDS = {"if", "elif", "else", "endif", "for", "endfor", "filter", "endfilter"}
-SHORT_NAME = r"\w+ = (\[\"\w+\"(, \"\w+\")*\])"
+WORDS = {"if", "elif", "else", "endif", "for", "endfor"}
 
 
 def breaches(template: str) -> list[str]:
     """What a template holds that is the plan's to say.
 
-    It places text: `set` only shortens a name, without arithmetic or a condition, and
-    `include` takes a part or the template of a schedule.
+    It places text, and `include` takes the template of a schedule.
     """
-    included = {f'"{part}.py.jinja"' for part in PARTS} | {
-        'schedule.name ~ ".py.jinja"'
-    }
     tags = re.findall(r"{[{%]-?\s*(.*?)\s*-?[}%]}", template, re.DOTALL)
     found = [tag for tag in tags if re.search(r"is defined|\|\s*default", tag)]
     found += [
@@ -252,11 +245,8 @@ def breaches(template: str) -> list[str]:
     ]
     for tag in re.findall(r"{%-?\s*(.*?)\s*-?%}", template, re.DOTALL):
         word, _, rest = tag.partition(" ")
-        allowed = {
-            "set": re.fullmatch(SHORT_NAME, rest) is not None,
-            "include": rest in included,
-        }
-        if not allowed.get(word, word in WORDS):
+        included = word == "include" and rest == 'schedule.name ~ ".py.jinja"'
+        if not included and word not in WORDS:
             found.append(tag)
     return found
 
@@ -290,9 +280,9 @@ def test_a_template_that_decides_is_found(tag: str) -> None:
 
 def test_each_schedule_has_a_module_and_a_template() -> None:
     assert set(MODULES_OF_SCHEDULES) == set(SCHEDULES)
-    shared = {"launcher", "tiles", "schedule", "functions", "package", *PARTS}
+    shared = {"launcher", "tiles", "epilogue", "schedule", "functions", "package"}
     programs = {path.name.removesuffix(".py.jinja") for path in TEMPLATES} - shared
-    assert programs == set(SCHEDULES)
+    assert programs == {row.file for row in SCHEDULES.values()}
 
 
 def test_generated_files_are_clean_under_the_project_s_linter() -> None:

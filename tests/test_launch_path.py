@@ -69,9 +69,9 @@ def ones(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
 
 def adding(a: Any, b: Any, *, out: Any = None) -> Any:
     """A launcher: checks, result, one launch."""
-    M, N = checks.check("adding", "a", a, ("M", "N"), a.dtype)
-    checks.check("adding", "b", b, (M, N), a.dtype, a.device)
-    c = checks.result("adding", "out", out, (M, N), a.dtype, (a,), in_place=(b,))
+    M, N = checks.Checks("adding").tensor("a", a, ("M", "N"), a.dtype)
+    checks.Checks("adding").tensor("b", b, (M, N), a.dtype, a.device)
+    c = checks.Checks("adding").output("out", out, (M, N), a.dtype, (a,), in_place=(b,))
     if N == 13:
         raise RuntimeError("unlucky")
     for _ in range(2 if N == 2 else 1):
@@ -250,7 +250,9 @@ def test_a_gradient_is_refused_whatever_is_remembered() -> None:
 )
 def test_what_is_no_tensor_is_the_launcher_s_to_refuse(arguments: Any) -> None:
     call = remember.remembered()(
-        lambda a, b, *, out=None: checks.check("adding", "a", a, ("M", "N"), None)
+        lambda a, b, *, out=None: checks.Checks("adding").tensor(
+            "a", a, ("M", "N"), None
+        )
     )
     with pytest.raises(ValueError, match="adding: a must be"):
         call(*arguments)

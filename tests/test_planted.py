@@ -32,19 +32,19 @@ assert isinstance(PLAN, Plan)
 class Fault:
     """What of the folder's text is replaced wherever it stands, and what is said.
 
-    Only tiles of its schedule are tried.
+    Only tiles of the schedules in its file are tried.
     """
 
     before: str
     after: str
     says: str
-    schedule: str = "tiled"
+    file: str = "tiled"
 
 
-N_MASK = "mask_n = offs_n < N"
-LOOP = "for k in range(0, K, BLOCK_K):"
-PARTS = "for i in range(SPLIT_K):"
-SUM = "parts_ptr + i * SIZE + inside"
+M_SPAN, N_SPAN = "BLOCK_M, M, INDEX)", "BLOCK_N, N, INDEX)"
+LOOP = "for k in range(0, k_end - k_begin, BLOCK_K):"
+SPLITS = "tl.range(SPLIT_K, "
+SUM = "partials_ptr + i * SIZE"
 BLOCKS = "self.arguments[schedule].blocks"
 
 FAULTS: dict[str, Fault] = {
@@ -60,7 +60,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "one result for all calls": Fault(
         "torch.empty(shape, dtype=dtype, device=device)",
-        "vars(result).setdefault(shape, torch.empty(shape, dtype=dtype, "
+        "vars(Checks.output).setdefault(shape, torch.empty(shape, dtype=dtype, "
         "device=device))",
         "shares memory with an earlier one",
     ),
@@ -91,20 +91,20 @@ FAULTS: dict[str, Fault] = {
         "tensor.is_neg() or tensor.is_conj()", "False", "x is a view that negates",
     ),
     "columns beyond the second tile": Fault(
-        N_MASK, "mask_n = (offs_n < N) & (offs_n < 2 * BLOCK_N)", "in tile (0, 2)",
+        N_SPAN, "BLOCK_N, min(N, 2 * BLOCK_N), INDEX)", "in tile (0, 2)",
     ),
     "rows beyond a group": Fault(
-        "mask_m = offs_m < M", "mask_m = offs_m < min(M, 32)", "in tile (2, 0)",
+        M_SPAN, "BLOCK_M, min(M, 32), INDEX)", "in tile (2, 0)",
     ),
-    "K beyond 4096": Fault(LOOP, LOOP.replace("K,", "min(K, 4096),"), "K=4"),
+    "K beyond 4096": Fault(LOOP, LOOP.replace("k_end -", "min(k_end, 4096) -"), "K=4"),
     "K that is a multiple of 512": Fault(
-        LOOP, LOOP.replace("K,", "K - (K % 512 == 0) * BLOCK_K,"), "K=512",
+        LOOP, LOOP.replace("k_begin,", "k_begin - (K % 512 == 0) * BLOCK_K,"), "K=512",
     ),
     "parts beyond the sixteenth": Fault(
-        PARTS, "for i in range(min(SPLIT_K, 16)):", "K=1024", "split_k",
+        SPLITS, "tl.range(min(SPLIT_K, 16), ", "K=1024",
     ),
     "parts summed from the one that comes last": Fault(
-        SUM, "parts_ptr + (i + tl.program_id(1)) % SPLIT_K * SIZE + inside",
+        SUM, "partials_ptr + (i + tl.program_id(1)) % SPLIT_K * SIZE",
         "y differs from one run to the next", "tma",
     ),
     "descriptors of any width": Fault(
@@ -141,7 +141,7 @@ def planted(folder: Path, fault: Fault) -> process.Subject:
     """The kernel's folder with the fault wherever its text stands."""
     texts = folders.replaced(folders.rendered(PLAN), fault.before, fault.after)
     path = folders.written(folder, PLAN, texts)
-    return process.Subject(PLAN, path, "spec.yaml", schedule=fault.schedule)
+    return process.Subject(PLAN, path, "spec.yaml", file=fault.file)
 
 
 @pytest.fixture(scope="module")

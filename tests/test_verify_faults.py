@@ -84,10 +84,16 @@ FAULTS: dict[str, Fault] = {
     "last product lost": Fault("plain", "offs_k < K - k", "offs_k < K - k - 1"),
     "sum not carried on": Fault("layer", "tl.dot(x, w, acc)", "tl.dot(x, w)"),
     "mask m one too far": Fault(
-        "layer", "offs_m < M", "offs_m <= M", says="outside every argument"
+        "layer",
+        "BLOCK_M, M, INDEX)",
+        "BLOCK_M, M + 1, INDEX)",
+        says="outside every argument",
     ),
     "mask n one too far": Fault(
-        "layer", "offs_n < N", "offs_n <= N", says="outside every argument"
+        "layer",
+        "BLOCK_N, N, INDEX)",
+        "BLOCK_N, N + 1, INDEX)",
+        says="outside every argument",
     ),
     "mask k one too far": Fault(
         "plain", "offs_k < K - k", "offs_k <= K - k", says="outside every argument"
@@ -100,8 +106,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "store past the end": Fault(
         "layer",
-        "mask=mask_m[:, None] & mask_n[None, :],\n    )",
-        "mask=mask_n[None, :],\n    )",
+        "y, mask=mask_m[:, None] & mask_n[None, :])",
+        "y, mask=mask_n[None, :])",
         says="store outside every argument",
     ),
     "strides swapped": Fault(
@@ -129,7 +135,7 @@ FAULTS: dict[str, Fault] = {
     "relu before the bias": Fault(
         "layer", "relu(acc + bias[None, :])", "relu(acc) + bias[None, :]"
     ),
-    "second result is the first": Fault("pair", "        pre,\n", "        out,\n"),
+    "second result is the first": Fault("pair", "pre_offs, pre,", "pre_offs, out,"),
     "int32 offsets": Fault(
         "layer",
         "offset_type(*plain)",
@@ -159,7 +165,10 @@ FAULTS: dict[str, Fault] = {
         "pre = (acc + bias[None, :]).to(tl.bfloat16).to(tl.float32)",
     ),
     "one configuration wrong": Fault(
-        "raced", "offs_n < N", "offs_n < N - (BLOCK_K == 32)", says="tile 16x32x32"
+        "raced",
+        "BLOCK_N, N, INDEX)",
+        "BLOCK_N, N - (BLOCK_K == 32), INDEX)",
+        says="tile 16x32x32",
     ),
     "alpha in fp32": Fault("double", "alpha: tl.float64", "alpha"),
     "wrong argument named": Fault(
@@ -173,8 +182,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "dies": Fault(
         "plain",
-        "    K, M = check(",
-        "    __import__('os').abort()\n    K, M = check(",
+        "    K, M = CHECK.tensor(",
+        "    __import__('os').abort()\n    K, M = CHECK.tensor(",
         "killed by SIGABRT",
         "crashed",
     ),
@@ -295,7 +304,7 @@ def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HangClock:
 def test_a_kernel_that_hangs_is_ended(
     tmp_path: Path, clock: HangClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = "    K, M = check("
+    check = "    K, M = CHECK.tensor("
     hang = Fault("plain", check, clock.hang("True") + check)
     subjects = [
         subject(tmp_path / "hang", PLANS["plain"], partial(planted, hang)),
@@ -315,12 +324,12 @@ def test_a_kernel_that_takes_too_much_memory_is_ended(
     monkeypatch.setattr(process, "_MOST_BYTES", 2**30)
     greedy = Fault(
         "plain",
-        "    K, M = check(",
+        "    K, M = CHECK.tensor(",
         "    kept = []\n"
         "    while len(kept) < 64:\n"
         "        kept.append(torch.ones(2**23))\n"
         "    while True: __import__('time').sleep(60)\n"
-        "    K, M = check(",
+        "    K, M = CHECK.tensor(",
     )
     one = subject(tmp_path / "own", PLANS["plain"], partial(planted, greedy))
     (found,) = pool.run_properties([one], "cpu", "quick", 7)
@@ -348,7 +357,7 @@ def test_what_starved_beside_others_is_run_alone(
     tmp_path: Path, clock: HangClock
 ) -> None:
     """As on a GPU, but that the process interprets; what it waits for is a file."""
-    lock, check = tmp_path / "lock", "    K, M = check("
+    lock, check = tmp_path / "lock", "    K, M = CHECK.tensor("
     held = f"pathlib.Path({str(lock)!r}).exists()"
     wait = Fault("double", check, clock.hang(held) + check)
     lock.touch()

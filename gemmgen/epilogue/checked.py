@@ -68,6 +68,11 @@ class Epilogue:
     statements: tuple[Statement, ...]
     operands: tuple[Operand, ...]
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is computed of the product before it is stored."""
+        return all(self.is_identity(one.target) for one in self.statements)
+
     def is_identity(self, target: str) -> bool:
         """Whether the whole epilogue is `target = acc`, which leaves no trace."""
         only = self.statements[0]

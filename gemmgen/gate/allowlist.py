@@ -31,10 +31,13 @@ _IMPORTS_FROM: dict[tuple[int, str], set[tuple[str, str | None]]] = {
     (0, _HOPPER): {("mbarrier", None), ("tma", None)},
 }
 _SHARED = {
-    "checks": {"check", "number", "result", "split"},
+    "checks": {"Checks"},
     "dispatch": {"Launches", "Schedule"},
     "remember": {"remembered"},
-    "device": {"load_block", "store_block", "swizzle"},
+    "device": {
+        "aligned", "barriers", "buffers", "finishes", "span", "span_in", "split_range",
+        "sum_splits", "swizzle", "tma_load", "tma_store",
+    },
     "functions": {op.name for op in OPS.values() if not op.in_place},
     "support": {"rows"},
     "table": {"ANY", "FILL", "FULL", "Tile", "one_a_raced_tile", *GRIDS},
@@ -46,7 +49,8 @@ _IMPORTS_FROM |= {
 }
 _IMPORTS_FROM |= {(1, name): {("SCHEDULE", name.upper())} for name in SCHEDULES}
 _IMPORTS_FROM[1, "tiles"] = {("TILES", None)}
-_OF_SHARED |= {"TILES", *map(str.upper, SCHEDULES)}
+_IMPORTS_FROM[1, "epilogue"] = {("epilogue", None)}
+_OF_SHARED |= {"TILES", "epilogue", *map(str.upper, SCHEDULES)}
 _BUILTINS = {"float", "min", "range", "tuple"}
 _ATTRIBUTES = {
     "torch": {"Tensor", "float16", "bfloat16", "float32", "float64"},
@@ -69,8 +73,8 @@ _ATTRIBUTES = {
     "tma": {"store_wait"},
 }  # fmt: skip
 _OF_VALUES = {
-    "ALL", "T", "device", "index", "layout", "load", "permute", "reshape", "run",
-    "store", "to", "type", "unsqueeze",
+    "ALL", "T", "device", "index", "layout", "load", "number", "output", "outputs",
+    "permute", "run", "store", "tensor", "to", "type", "unsqueeze",
 }  # fmt: skip
 
 NAMES_OF_MODULES = frozenset(_BUILTINS | set(_ATTRIBUTES) | _OF_SHARED)
@@ -113,7 +117,12 @@ def _defined(statement: ast.stmt) -> str | None:
     return None
 
 
-_DATA = {"TILES": "Tile", "SCHEDULE": "Schedule", "LAUNCHES": "Launches"}
+_DATA = {
+    "CHECK": "Checks",
+    "LAUNCHES": "Launches",
+    "SCHEDULE": "Schedule",
+    "TILES": "Tile",
+}
 """What a file may have beside functions, and what that calls."""
 _OF_TILES = {"ANY", "FILL", "FULL"}
 
@@ -138,7 +147,7 @@ def _is_data(statement: ast.Assign) -> bool:
 
 
 def _is_plain(node: ast.expr) -> bool:
-    """Whether it is a number, a word, a name, `2 * FILL`, `()` or a dict of words."""
+    """Whether it is a number, a word, a name, `2 * FILL`, or several names or words."""
     match node:
         case ast.BinOp(left, ast.Mult(), ast.Name("FILL")):
             return _is_plain(left)
@@ -150,7 +159,7 @@ def _is_plain(node: ast.expr) -> bool:
         case ast.Constant(value):
             return isinstance(value, int)
         case ast.Tuple(elts):
-            return not elts
+            return all(isinstance(one, ast.Name) for one in elts)
     return isinstance(node, ast.Name)
 
 

@@ -6,14 +6,15 @@ What a module of one kernel uses beyond them is found when it is rendered.
 
 from gemmgen.gate.allowlist import NAMES_OF_MODULES
 
-IN_MODULES = NAMES_OF_MODULES | {"consume", "on_device", "produce", "swizzle"}
+IN_MODULES = NAMES_OF_MODULES | {"consume", "produce"}
 """Those at the top of a module, which no kernel may be called either."""
 _IN_LAUNCHERS = ("batch", "out", "schedules", "sizes", "tile")
 _IN_KERNELS = (
-    *("acc", "arguments", "blocks", "consumer", "first", "first_m", "first_n", "free"),
-    *("full", "held", "i", "inside", "k", "layout", "loads", "mine", "part", "pid"),
-    *("products", "slot", "stage", "step", "sums", "taken", "there", "tile_m"),
-    *("tile_n", "tiles_m", "tiles_n", "total", "turn", "turned"),
+    *("acc", "acc_layout", "args", "bar", "consumer", "empty", "first", "first_m"),
+    *("first_n", "full", "k", "k_begin", "k_blocks", "k_end", "k_iter", "layout"),
+    *("lhs_layout", "loads", "operand_empty", "operand_full", "order", "phase"),
+    *("products", "stage", "start", "step", "sums", "tile_m", "tile_n", "tiles"),
+    *("wave", "wg"),
 )
 OF_TRITON = (
     *(
@@ -29,7 +30,7 @@ OF_TRITON = (
 """What Triton passes to a kernel beside its parameters, or binds when it reads them."""
 _NAMES = frozenset((*IN_MODULES, *_IN_LAUNCHERS, *_IN_KERNELS, *OF_TRITON))
 _PREFIXES = ("mask_", "offs_", "stride_")
-_SUFFIXES = ("_desc", "_offs", "_ptr", "_ring", "_rows", "_tiles")
+_SUFFIXES = ("_desc", "_offs", "_ptr", "_rows", "_smem")
 
 
 def is_reserved(name: str) -> bool:

@@ -19,7 +19,7 @@ from gemmgen.output.folder import LOCK, PACKAGE, SHARED, Contents, Found, Wanted
 from gemmgen.output.job import Job, Kernel, asked
 from gemmgen.render import origin
 from gemmgen.render.meanings import NameTaken
-from gemmgen.render.parts import LAUNCHER, file_of, home, is_launcher
+from gemmgen.render.parts import EPILOGUE, LAUNCHER, file_of, home, is_launcher
 from gemmgen.spec.parse import parse
 from gemmgen.yaml.reader import file_bytes
 
@@ -169,7 +169,8 @@ def _unchanged(kernel: Kernel, known: Contents) -> dict[str, str]:
     launcher = known.get(file_of(kernel.plan), Found(""))
     beside = _BESIDE.findall(launcher.text or "")
     entry, found = origin.fingerprint(kernel.plan), dict[str, str]()
-    for stem in (LAUNCHER, *beside):
+    own = [] if kernel.plan.epilogue.is_empty else [EPILOGUE]
+    for stem in (LAUNCHER, *beside, *own):
         name = file_of(kernel.plan, stem)
         file = known.get(name)
         if file is None or file.header is None or file.text is None:

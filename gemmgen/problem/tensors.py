@@ -96,11 +96,13 @@ class Result:
             return self.value
         return f"{self.value}.to(tl.{DTYPES[self.dtype].triton})"
 
-    @property
-    def store(self) -> str:
-        """The statement that stores a tile through pointers."""
-        pointers, mask = self.matrix.pointers, self.matrix.mask
-        return f"tl.store({pointers}, {self.rounded}, mask={mask})"
+    def store(self, value: str) -> list[str]:
+        """The statements that store a tile's value through pointers."""
+        offsets, matrix = f"{self.name}_offs", self.matrix
+        return [
+            f"{offsets} = {matrix.offsets}",
+            f"tl.store({self.name}_ptr + {offsets}, {value}, mask={matrix.mask})",
+        ]
 
 
 def buffers(

@@ -1,6 +1,6 @@
 """The text of the consumers of a warp-specialised kernel: product, epilogue, stores.
 
-Groups of four warps multiply. Each has its part of the left side's rows, from shared
+Groups of four warps multiply. Each has its slice of the left side's rows, from shared
 memory or from registers; the right side, in shared memory, is one for all of a tile.
 """
 
@@ -14,6 +14,7 @@ from gemmgen.tables.schedules import from_registers, transposes
 
 _INSTRUCTION_BYTES = 32
 """Bytes of K that one wgmma multiplies (PTX ISA, wgmma shapes)."""
+_PREVIOUS = "mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES)"
 
 
 @dataclass(frozen=True)
@@ -21,36 +22,52 @@ class ConsumerText(KernelText):
     """The fragments of a consumer, in the order in which it reads."""
 
     @property
-    def transposes(self) -> bool:
+    def swap_ab(self) -> bool:
         """Whether the consumers compute the transpose, B's columns as its rows."""
         plan = self.plan
         return transposes(self.schedule.name, plan.product.kind, plan.layout)
 
     @property
-    def from_registers(self) -> bool:
+    def lhs_in_registers(self) -> bool:
         """Whether wgmma takes its left side from registers."""
         plan = self.plan
         return from_registers(self.schedule.name, plan.product.kind, plan.layout)
 
     @property
     def left(self) -> Matrix:
-        """The matrix of which each consumer has its part, as [part, k]."""
-        return self.plan.b.transpose if self.transposes else self.plan.a
+        """The matrix of which each consumer has its slice, as [slice, k]."""
+        return self.plan.b.transpose if self.swap_ab else self.plan.a
 
     @property
     def right(self) -> Matrix:
         """The one that all consumers of a tile share, as [k, other axis]."""
-        return self.plan.a.transpose if self.transposes else self.plan.b
+        return self.plan.a.transpose if self.swap_ab else self.plan.b
 
     @property
-    def part(self) -> str:
-        """The name of how much of a tile is one consumer's."""
-        return "COLUMNS" if self.transposes else "ROWS"
+    def side_word(self) -> str:
+        """What of a tile is one consumer's."""
+        return "columns" if self.swap_ab else "rows"
 
     @property
-    def part_of_tile(self) -> str:
-        """How much that is."""
-        return f"BLOCK_{self.left.axes[0].upper()} // WARPGROUPS"
+    def side_of_tile(self) -> str:
+        """The side of a tile that consumers share."""
+        return f"BLOCK_{self.left.axes[0].upper()}"
+
+    @property
+    def side_of_wg(self) -> str:
+        """How much of it one has."""
+        return f"{self.side_of_tile}_PER_WG"
+
+    @property
+    def other_side(self) -> str:
+        """The side that each has whole."""
+        return f"BLOCK_{self.right.axes[1].upper()}"
+
+    @property
+    def sides(self) -> dict[str, str]:
+        """A consumer's slice of a tile along each axis."""
+        mine, whole = self.side_of_wg, self.other_side
+        return {"m": whole, "n": mine} if self.swap_ab else {"m": mine, "n": whole}
 
     @property
     def matrices(self) -> list[Operand]:
@@ -63,86 +80,76 @@ class ConsumerText(KernelText):
         stored = self.plan.results if self.described("results") else ()
         return buffers(self.plan.operands, stored)
 
-    def tile_of(self, name: str) -> str:
-        """The buffer that holds a tile of an operand or result."""
-        return f"{self.buffers[name] or name}_tiles.index(SELF)"
+    def buffer_of(self, name: str) -> str:
+        """The buffer that holds a consumer's slice of an operand or result."""
+        return f"{self.buffers[name] or name}_smem.index(CONSUMER)"
 
     @property
     def shares(self) -> bool:
         """Whether some result lies where an operand was."""
         return any(self.buffers.values())
 
-    @property
-    def _sides(self) -> str:
-        """Rows and columns of a consumer's part of a tile."""
-        return "BLOCK_M, COLUMNS" if self.transposes else "ROWS, BLOCK_N"
+    def corner_of(self, wg: str) -> dict[str, str]:
+        """The first row and column of a consumer's slice of a tile."""
+        first = {axis: f"tile_{axis} * BLOCK_{axis.upper()}" for axis in "mn"}
+        first[self.left.axes[0]] += f" + {wg} * {self.side_of_wg}"
+        return first
 
     @property
     def corner(self) -> list[str]:
-        """The statements that name the corner of a consumer's part of a tile."""
-        m, n = self._corner("PART")
-        lines = [f"first_m = {m}", f"first_n = {n}"]
-        if not self.transposes:
+        """The statements that name it, and the layout of what is computed."""
+        lines = [
+            f"first_{axis} = {first}" for axis, first in self.corner_of("WG").items()
+        ]
+        if not self.swap_ab:
             return lines
         lines.append("acc = acc.permute((1, 0))")
-        if self.matrices or any(map(self._points_along, "mn")):
+        if self.matrices or self._pointer_axes:
             lines.append("layout: tl.constexpr = acc.type.layout")
         return lines
 
-    def _corner(self, number: str) -> tuple[str, str]:
-        m, n = "tile_m * BLOCK_M", "tile_n * BLOCK_N"
-        if self.transposes:
-            return m, f"{n} + {number} * COLUMNS"
-        return f"{m} + {number} * ROWS", n
-
     @property
-    def multiplied(self) -> str:
+    def acc_layout(self) -> str:
         """The name of the layout in which wgmma leaves its sum."""
-        return "turned" if self.transposes else "layout"
+        return "acc_layout" if self.swap_ab else "layout"
 
     @property
     def layouts(self) -> list[str]:
         """The statements that name wgmma's layouts."""
-        width = f"BLOCK_{self.right.axes[1].upper()}"
+        instruction = _INSTRUCTION_BYTES // DTYPES[self.plan.dtype].bytes
+        shape = f"[16, {self.other_side}, {instruction}]"
         lines = [
-            f"{self.multiplied}: tl.constexpr = gl.NVMMADistributedLayout("
-            f"[3, 0], [4, 1], [16, {width}, {self.instruction_k}])"
+            f"{self.acc_layout}: tl.constexpr = "
+            f"gl.NVMMADistributedLayout([3, 0], [4, 1], {shape})"
         ]
-        if not self.from_registers:
-            parts = f"consumers cut {self.left.name} into wgmma's rows"
-            return [f"# The transpose: {parts}, share {self.right.name}.", *lines]
-        held = f"held: tl.constexpr = gl.DotOperandLayout(0, {self.multiplied}, 1)"
-        name, turned = self.left.name, self.transposes
+        if not self.lhs_in_registers:
+            slices = f"consumers cut {self.left.name} into wgmma's rows"
+            return [f"# A and B swapped: {slices}, share {self.right.name}.", *lines]
         return [
             "# wgmma reads tf32 in shared memory along K alone, which is not how",
-            f"# {name} lies: it comes from registers{', as the left side' * turned}.",
+            f"# {self.left.name} lies: it comes from registers"
+            f"{', as the left side' * self.swap_ab}.",
             *lines,
-            held,
+            "lhs_layout: tl.constexpr = "
+            f"gl.DotOperandLayout(0, {self.acc_layout}, 1)",
         ]
 
     @property
     def accumulator_shape(self) -> str:
-        """The part of a consumer as wgmma sums it."""
-        return f"({self.part}, BLOCK_{self.right.axes[1].upper()})"
+        """The slice of a consumer as wgmma sums it."""
+        return f"({self.side_of_wg}, {self.other_side})"
 
     @property
     def left_block(self) -> str:
         """A consumer's block of the left matrix, in shared memory or in registers."""
-        block = f"{self.left.name}_ring.index(stage * WARPGROUPS + PART)"
-        if self.from_registers:
-            return _rows_first(self.left, block) + ".load(held)"
-        return block
+        block = f"{self.left.name}_smem.index(stage * NUM_WGS + WG)"
+        block = _rows_first(self.left, block)
+        return f"{block}.load(lhs_layout)" if self.lhs_in_registers else block
 
     @property
-    def left_read(self) -> str:
-        """The left side as wgmma takes it."""
-        name = self.left.name
-        return name if self.from_registers else _rows_first(self.left, name)
-
-    @property
-    def right_read(self) -> str:
-        """The right side as wgmma takes it."""
-        return _rows_first(self.right, self.right.name)
+    def right_block(self) -> str:
+        """The block of the right matrix, in shared memory."""
+        return _rows_first(self.right, f"{self.right.name}_smem.index(stage)")
 
     @property
     def release(self) -> list[str]:
@@ -150,87 +157,78 @@ class ConsumerText(KernelText):
 
         What comes from registers cannot: loads of the next block would wait for them.
         """
-        if self.from_registers:
+        if self.lhs_in_registers:
             return [
                 "# The next block is loaded into the same registers.",
                 "acc = hopper.warpgroup_mma_wait(0, deps=[acc])",
-                "mbarrier.arrive(free.index(stage))",
+                "mbarrier.arrive(empty.index(stage))",
             ]
         return [
             "acc = hopper.warpgroup_mma_wait(1, deps=[acc])",
             "# The block before this one has been read.",
-            "mbarrier.arrive(free.index((slot + STAGES - 1) % STAGES), pred=k > 0)",
+            f"{_PREVIOUS}, pred=k > 0)",
         ]
 
     @property
     def last_release(self) -> list[str]:
         """What gives the last stage back."""
-        if self.from_registers:
+        if self.lhs_in_registers:
             return []
-        return [
-            "acc = hopper.warpgroup_mma_wait(0, deps=[acc])",
-            "mbarrier.arrive(free.index((slot + STAGES - 1) % STAGES))",
-        ]
+        return ["acc = hopper.warpgroup_mma_wait(0, deps=[acc])", f"{_PREVIOUS})"]
 
     @property
-    def instruction_k(self) -> int:
-        """Elements of K of one instruction."""
-        return _INSTRUCTION_BYTES // DTYPES[self.plan.dtype].bytes
+    def loads_of_operands(self) -> list[str]:
+        """The statements that bring the epilogue's operands into registers."""
+        lines = []
+        for axis in self._pointer_axes:
+            # A row of the tile lies along axis 1 of the layout, and the other way.
+            along = f"gl.SliceLayout({1 - 'mn'.index(axis)}, layout)"
+            lines.append(
+                f"offs_{axis}, mask_{axis} = span_in(first_{axis}, "
+                f"{self.sides[axis]}, {axis.upper()}, {along})"
+            )
+        lines += [one.load for one in self.plan.tensors if not one.is_matrix]
+        if self.matrices:
+            lines.append("mbarrier.wait(operand_full.index(CONSUMER), wave & 1)")
+            lines += [
+                f"{one.name} = {self.buffer_of(one.name)}.load(layout){one.cast}"
+                for one in self.matrices
+            ]
+            if not self.shares:
+                lines.append("mbarrier.arrive(operand_empty.index(CONSUMER))")
+        return lines
+
+    @property
+    def _pointer_axes(self) -> list[str]:
+        """The axes that some pointer is indexed by."""
+        used = {one.axes[0] for one in self.plan.tensors if not one.is_matrix}
+        return sorted(used if self.described("results") else {"m", "n"})
 
     @property
     def stores(self) -> list[str]:
         """The statements that store the results, and give the buffers back."""
         results = self.plan.results
         if not self.described("results"):
-            return [one.store for one in results]
-        tiles = [(one, self.tile_of(one.name)) for one in results]
+            return self.stores_by_pointers
+        tiles = [(one, self.buffer_of(one.name)) for one in results]
         lines = [
             *([] if self.shares else ["tma.store_wait(0)"]),
-            *(f"{tile}.store({one.rounded})" for one, tile in tiles),
+            *(f"{tile}.store({self.stored(one)})" for one, tile in tiles),
             "hopper.fence_async_shared()",
             *(
-                f"store_block({one.name}_desc, " f"[first_m, first_n], {tile})"
+                f"tma_store({one.name}_desc, [first_m, first_n], {tile})"
                 for one, tile in tiles
             ),
         ]
         if self.shares:
-            lines += ["tma.store_wait(0)", "mbarrier.arrive(taken.index(SELF))"]
+            freed = "mbarrier.arrive(operand_empty.index(CONSUMER))"
+            lines += ["tma.store_wait(0)", freed]
         return lines
 
     @property
     def last_stores(self) -> list[str]:
         """What is waited for at the end."""
         return ["tma.store_wait(0)"] if self.described("results") else []
-
-    @property
-    def operand_reads(self) -> list[str]:
-        """The statements that bring the operands into registers."""
-        lines = []
-        sides = self._sides.split(", ")
-        for position, (axis, count) in enumerate(zip("mn", sides, strict=True)):
-            if not self._points_along(axis):
-                continue
-            # A row of the tile lies along axis 1 of the layout, and the other way.
-            slices = f"gl.SliceLayout({1 - position}, layout)"
-            lines.append(
-                f"offs_{axis} = (first_{axis} + gl.arange(0, {count}, layout={slices}))"
-                ".to(tl.int64)"
-            )
-            lines.append(f"mask_{axis} = offs_{axis} < {axis.upper()}")
-        lines += [one.load for one in self.plan.tensors if not one.is_matrix]
-        if self.matrices:
-            lines.append("mbarrier.wait(there.index(SELF), turn & 1)")
-            lines += [
-                f"{one.name} = {one.name}_tiles.index(SELF).load(layout){one.cast}"
-                for one in self.matrices
-            ]
-            if not self.shares:
-                lines.append("mbarrier.arrive(taken.index(SELF))")
-        return lines
-
-    def _points_along(self, axis: str) -> bool:
-        vectors = any(one.axes == (axis,) for one in self.plan.operands)
-        return vectors or not self.described("results")
 
 
 def _rows_first(matrix: Matrix, block: str) -> str:

@@ -124,10 +124,18 @@ class Description:
         first = f"{title[0].upper()}{title[1:]}, {self.types}:"
         return f'"""{first}\n\n{_indented(self.formula)}\n"""'
 
-    def schedule_doc(self, schedule: str) -> str:
-        """The docstring of a schedule's file."""
-        title = SCHEDULES[schedule].title
+    def schedule_doc(self, file: str) -> str:
+        """The docstring of the file of a schedule, or of several with one kernel."""
+        title = "; ".join(SCHEDULES[name].title for name in self.plan.files[file])
         return f'"""{title[0].upper()}{title[1:]}."""'
+
+    @property
+    def epilogue_doc(self) -> str:
+        """The docstring of the epilogue: each statement as the language writes it."""
+        lines = self.statements_in_spec
+        if len(lines) == 1 and len(lines[0]) <= WIDTH - 7:
+            return f'"""{lines[0]}."""'
+        return f'"""What becomes of a tile\'s sum:\n\n{_indented(lines)}\n"""'
 
     @property
     def kernel_doc(self) -> str:

@@ -6,20 +6,14 @@ Every choice between two spellings is made here, so that a template has none.
 from dataclasses import dataclass
 
 from gemmgen.cost.tile import Tile
-from gemmgen.epilogue.expression import spell, triton_function
+from gemmgen.problem.tensors import Result
+from gemmgen.render.epilogue_text import EpilogueText
 from gemmgen.render.names import grouped
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
-from gemmgen.tables.functions import OPS, Op
-from gemmgen.tables.schedules import Schedule, described
+from gemmgen.tables.schedules import SCHEDULES, Schedule, described
 
 BLOCKS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
-
-
-def helpers(plan: Plan) -> list[Op]:
-    """The functions that the epilogue calls and Triton lacks, sorted."""
-    names = sorted(name for name in plan.epilogue.functions if name in OPS)
-    return [OPS[name] for name in names if not OPS[name].in_place]
 
 
 @dataclass(frozen=True)
@@ -33,6 +27,12 @@ class KernelText:
     def name(self) -> str:
         """The kernel's own name."""
         return self.plan.name + self.schedule.kernel_suffix
+
+    @property
+    def splits(self) -> bool:
+        """Whether K may come in splits, in one of the schedules that the kernel has."""
+        served = self.plan.files[self.schedule.file]
+        return any(SCHEDULES[name].splits for name in served)
 
     @property
     def decorator(self) -> str:
@@ -57,12 +57,12 @@ class KernelText:
         """The kernel's parameters: tensors and numbers, sizes, strides, constants."""
         plan, inputs = self.plan, "_desc" if self.described("inputs") else "_ptr"
         results = "_desc" if self.described("results") else "_ptr"
-        splits = self.schedule.splits
+        splits = self.splits
         tensors = [
             *(one.name + inputs for one in (plan.a, plan.b)),
             *self.operand_parameters,
             *(one.name + results for one in plan.results),
-            *(("parts_ptr", "count_ptr") if splits else ()),
+            *(("partials_ptr", "counters_ptr") if splits else ()),
         ]
         sizes = ["M", "N", "K", *(["SPLIT_K"] if splits else [])]
         types = [
@@ -124,10 +124,12 @@ class KernelText:
         matrices = (self.plan.a, self.plan.b)
         sizes = dict.fromkeys(one.stored_sizes[1] for one in matrices)
         names = [*sizes, *(one.row_stride for one in matrices)]
-        return [
-            "# Rows are multiples of ALIGN elements: loads can be as wide.",
-            *(f"{name} = {name} // ALIGN * ALIGN" for name in names),
-        ]
+        return [f"{name} = aligned({name}, ALIGN)" for name in names]
+
+    @property
+    def end_of_k(self) -> str:
+        """Where the loop over K, or over a split of it, ends."""
+        return "k_end - k_begin" if self.splits else "K"
 
     @property
     def accumulator(self) -> str:
@@ -158,20 +160,6 @@ class KernelText:
         return f"tl.dot({', '.join(arguments)})"
 
     @property
-    def over_parts(self) -> list[str]:
-        """The head of the loop that sums the parts of K, and what a reader is told.
-
-        Beside descriptors more parts arrive meanwhile, two where they have room
-        (`gemmgen.cost.resources.shared_memory`). Where threads copy A and B it is as
-        fast one after the other (H200), and no tile for sm_80 spills.
-        """
-        order, parts = "# In this order, whoever came last", "range(SPLIT_K)"
-        if self.described("inputs"):
-            order += ", while two more arrive (one of a large tile)"
-            parts = "tl.range(SPLIT_K, num_stages=3 - (SIZE > 16384))"
-        return [f"{order}.", f"for i in {parts}:"]
-
-    @property
     def products(self) -> str:
         """B's block times a row of A, element by element, in the accumulator's type."""
         cast = (
@@ -194,52 +182,44 @@ class KernelText:
         return f"{self.plan.b.name}_desc.load({corner})"
 
     @property
-    def tile_offsets(self) -> list[str]:
+    def offsets_of_pointers(self) -> list[str]:
         """Offsets and masks along the axes that some pointer is indexed by."""
-        cast = ".to(INDEX)" if self.indexes else ""
-        lines = []
-        for axis in self._pointer_axes:
-            size = axis.upper()
-            offsets = f"tile_{axis} * BLOCK_{size} + tl.arange(0, BLOCK_{size})"
-            lines.append(
-                f"offs_{axis} = ({offsets}){cast}"
-                if cast
-                else f"offs_{axis} = {offsets}"
-            )
-            lines.append(f"mask_{axis} = offs_{axis} < {size}")
-        return lines
-
-    @property
-    def _pointer_axes(self) -> list[str]:
         used = {axis for one in self.plan.tensors for axis in one.axes}
-        if not self.described("results"):
-            used |= {"m", "n"}
-        return sorted(used)
+        return [
+            f"offs_{axis}, mask_{axis} = "
+            f"span(tile_{axis}, BLOCK_{axis.upper()}, {axis.upper()}, INDEX)"
+            for axis in sorted(used)
+        ]
 
     @property
-    def loads(self) -> list[str]:
+    def loads_of_operands(self) -> list[str]:
         """The loads of the epilogue's operands."""
         return [one.load for one in self.plan.tensors]
 
     @property
-    def statements(self) -> list[str]:
-        """The epilogue as kernel text; nothing for the identity."""
-        spelled = {one.name: one.in_kernel for one in self.plan.operands}
-        return [
-            f"{one.target} = "
-            + spell(one.value, lambda name: spelled.get(name, name), triton_function)
-            for one in self.plan.epilogue.statements
-            if not self.plan.epilogue.is_identity(one.target)
-        ]
+    def epilogue(self) -> list[str]:
+        """From the accumulator to the results; nothing if that is the identity."""
+        call = [EpilogueText(self.plan).call] * (not self.plan.epilogue.is_empty)
+        return [*self.loads_of_operands, *call]
+
+    def stored(self, result: Result) -> str:
+        """The value of a result, as it is stored."""
+        return result.rounded if self.plan.epilogue.is_empty else result.name
+
+    @property
+    def stores_by_pointers(self) -> list[str]:
+        """The stores of the results, where they are no descriptors."""
+        results = self.plan.results
+        return [line for one in results for line in one.store(self.stored(one))]
 
     @property
     def stores(self) -> list[str]:
         """The stores of the results."""
         if not self.described("results"):
-            return [one.store for one in self.plan.results]
+            return self.stores_by_pointers
         corner = "[tile_m * BLOCK_M, tile_n * BLOCK_N]"
         return [
-            f"{one.name}_desc.store({corner}, {one.rounded})"
+            f"{one.name}_desc.store({corner}, {self.stored(one)})"
             for one in self.plan.results
         ]
 

@@ -22,7 +22,7 @@ class LauncherText:
 
     @property
     def launches(self) -> str:
-        """What `Launches` is told: axes of tensors, tiles, schedules by name."""
+        """What `Launches` is told: axes of tensors, tiles, schedules."""
         plan = self.plan
         axes: dict[str, tuple[str, ...]] = {plan.a.name: plan.a.stored_axes}
         axes[plan.b.name] = plan.b.stored_axes
@@ -30,8 +30,9 @@ class LauncherText:
         axes |= {name: ("m", "n") for name in self.result_names}
         told = ", ".join(f'"{name}": "{"".join(own)}"' for name, own in axes.items())
         tiles = TILES.upper() if plan.rows else "()"
-        schedules = [f"{name}={name.upper()}" for name in plan.schedules]
-        return ", ".join([f"{{{told}}}", tiles, *schedules])
+        schedules = ", ".join(map(str.upper, plan.files))
+        alone = "," * (len(plan.files) == 1)
+        return f"{{{told}}}, {tiles}, ({schedules}{alone})"
 
     @property
     def input_names(self) -> list[str]:
@@ -87,14 +88,14 @@ class LauncherText:
         shape = '..., "K"' if leading else ", ".join(f'"{s}"' for s in a.stored_sizes)
         bound = sizes.replace("M", "*batch") if leading else sizes
         yield (
-            f'{bound} = check("{plan.name}", "{a.name}", {a.name}, ({shape}), '
+            f'{bound} = CHECK.tensor("{a.name}", {a.name}, ({shape}), '
             f"torch.{torch_type})"
         )
         shape = ", ".join('"N"' if s == "N" else s for s in b.stored_sizes)
         yield f"{self._only_n} = " + self._check(b.name, shape, plan.dtype)
         for one in plan.operands:
             if one.is_number:
-                yield f'{one.name} = number("{plan.name}", "{one.name}", {one.name})'
+                yield f'{one.name} = CHECK.number("{one.name}", {one.name})'
             else:
                 yield self._check(one.name, self._shape(one.axes), one.dtype)
 
@@ -106,7 +107,7 @@ class LauncherText:
 
     def _check(self, name: str, shape: str, dtype: str) -> str:
         return (
-            f'check("{self.plan.name}", "{name}", {name}, ({shape}), '
+            f'CHECK.tensor("{name}", {name}, ({shape}), '
             f"torch.{DTYPES[dtype].torch}, {self.plan.a.name}.device)"
         )
 
@@ -120,11 +121,11 @@ class LauncherText:
         plan, several = self.plan, len(self.plan.results) > 1
         if several:
             names_ = ", ".join(self.result_names)
-            yield f'{names_} = split("{plan.name}", out, {len(plan.results)})'
+            yield f"{names_} = CHECK.outputs(out, {len(plan.results)})"
         for position, one in enumerate(plan.results):
             label, value = (f"out[{position}]", one.name) if several else ("out", "out")
             yield (
-                f'{one.name} = result("{plan.name}", "{label}", {value}, '
+                f'{one.name} = CHECK.output("{label}", {value}, '
                 f"({self._shape(('m', 'n'))}), torch.{DTYPES[one.dtype].torch}, "
                 f"({', '.join([*self.kept_apart, *self.result_names[:position]])})"
                 f"{self._in_place})"
@@ -170,19 +171,13 @@ class LauncherText:
     def imports(self) -> list[tuple[str, list[str]]]:
         """What the file takes, from what launchers share and from those beside it."""
         plan = self.plan
-        checks = {
-            "check": True,
-            "number": any(one.is_number for one in plan.operands),
-            "result": True,
-            "split": len(plan.results) > 1,
-        }
         taken = {
-            "checks": [name for name, needed in checks.items() if needed],
+            "checks": ["Checks"],
             "dispatch": ["Launches"],
             "remember": ["remembered"],
             "support": ["rows"] if self.row_loop else [],
         }
-        beside = {name: [f"SCHEDULE as {name.upper()}"] for name in plan.schedules}
+        beside = {name: [f"SCHEDULE as {name.upper()}"] for name in plan.files}
         beside[TILES] = [TILES.upper()] if plan.rows else []
         return [
             *((shared(file), names) for file, names in taken.items() if names),

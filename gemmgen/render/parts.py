@@ -7,8 +7,9 @@ if TYPE_CHECKING:
 
 RUNTIME = "_runtime"
 """The folder of what all launchers share."""
-LAUNCHER, TILES = "__init__", "tiles"
-"""The file of a kernel that holds its launcher; that of the tiles it chooses from."""
+LAUNCHER, TILES, EPILOGUE = "__init__", "tiles", "epilogue"
+"""The files of a kernel that hold its launcher, the tiles that it chooses from, what
+becomes of a tile's sum."""
 
 
 def shared(module: str) -> str:
@@ -17,8 +18,16 @@ def shared(module: str) -> str:
 
 
 def stems(plan: "Plan") -> list[str]:
-    """The files of a kernel's folder, without `.py`: launcher, tiles, schedules."""
-    return [LAUNCHER, *([TILES] if plan.rows else []), *plan.schedules]
+    """The files of a kernel's folder, without `.py`.
+
+    Launcher, tiles, epilogue if there is one, those of schedules.
+    """
+    return [
+        LAUNCHER,
+        *([TILES] if plan.rows else []),
+        *([] if plan.epilogue.is_empty else [EPILOGUE]),
+        *plan.files,
+    ]
 
 
 def file_of(plan: "Plan", stem: str = LAUNCHER) -> str:

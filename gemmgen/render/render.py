@@ -18,12 +18,12 @@ from gemmgen.base import header
 from gemmgen.base.version import RUNTIME_SOURCES, template_root
 from gemmgen.gate.allowlist import check_module
 from gemmgen.render.docs import Description
-from gemmgen.render.function_text import fast, functions
+from gemmgen.render.epilogue_text import EpilogueText, fast, functions
 from gemmgen.render.launcher_text import LauncherText
 from gemmgen.render.meanings import NameTaken, clashes, disguised
 from gemmgen.render.names import WIDTH
 from gemmgen.render.origin import fingerprint
-from gemmgen.render.parts import LAUNCHER, TILES, file_of, stems
+from gemmgen.render.parts import EPILOGUE, LAUNCHER, TILES, file_of, stems
 from gemmgen.render.schedule_text import ScheduleText
 from gemmgen.render.table_text import TableText
 from gemmgen.select.plan import Plan
@@ -49,7 +49,8 @@ def files(plan: Plan, source: str) -> dict[str, str]:
 def _finished(plan: Plan, stem: str, raw: str) -> str:
     made = _black(raw)
     name = file_of(plan, stem)
-    public = {LAUNCHER: plan.name, TILES: "TILES"}.get(stem, "SCHEDULE")
+    named = {LAUNCHER: plan.name, TILES: "TILES", EPILOGUE: EPILOGUE}
+    public = named.get(stem, "SCHEDULE")
     check_module(ast.parse(made), name, public)
     compile(made, name, "exec", dont_inherit=True)
     return header.seal(made)
@@ -68,8 +69,15 @@ def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
         return _filled("launcher.py.jinja", launcher=LauncherText(plan), **values)
     if stem == TILES:
         return _filled("tiles.py.jinja", table=TableText(plan), **values)
+    if stem == EPILOGUE:
+        return _filled("epilogue.py.jinja", text=EpilogueText(plan), **values)
     own = ScheduleText(plan, stem)
-    return _filled("schedule.py.jinja", schedule=own, text=own.kernel, **values)
+    return _filled(
+        "schedule.py.jinja",
+        schedule=own,
+        text=own.kernel,
+        **values,
+    )
 
 
 def _check_names(plan: Plan, raw: Mapping[str, str], origin: tuple[str, str]) -> None:

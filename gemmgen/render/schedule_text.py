@@ -5,8 +5,8 @@ Every choice between two spellings is made here, so that a template has none.
 
 from dataclasses import dataclass
 
-from gemmgen.render.kernel_text import KernelText, helpers
-from gemmgen.render.parts import shared
+from gemmgen.render.kernel_text import KernelText
+from gemmgen.render.parts import EPILOGUE, shared
 from gemmgen.render.specialized_text import SpecializedText
 from gemmgen.select.plan import Plan
 from gemmgen.tables.schedules import SCHEDULES, transposes
@@ -28,7 +28,7 @@ class ScheduleText:
 
     plan: Plan
     name: str
-    """The schedule's."""
+    """The file's, which is that of a schedule; others may have the same kernel."""
 
     @property
     def kernel(self) -> KernelText:
@@ -49,33 +49,49 @@ class ScheduleText:
         taken = {
             "device": self._device_functions,
             "dispatch": ["Schedule"],
-            "functions": [one.name for one in helpers(self.plan)],
             "table": [self.grid],
         }
-        return [(shared(file), names) for file, names in taken.items() if names]
+        beside = [] if self.plan.epilogue.is_empty else [(f".{EPILOGUE}", [EPILOGUE])]
+        shared_ = [(shared(file), names) for file, names in taken.items() if names]
+        return [*shared_, *beside]
 
     @property
     def _device_functions(self) -> list[str]:
         row, text = SCHEDULES[self.name], self.kernel
+        lines = "\n".join([*text.loads_of_operands, *text.stores])
+        specialized = row.specialized
         used = {
-            "load_block": row.specialized,
-            "store_block": row.specialized and text.described("results"),
+            "aligned": text.aligns,
+            "barriers": specialized,
+            "buffers": specialized,
+            "finishes": text.splits,
+            "span": not specialized and "offs_" in lines,
+            "span_in": specialized and "offs_" in lines,
+            "split_range": text.splits,
+            "sum_splits": text.splits,
             "swizzle": not row.streams,
+            "tma_load": specialized,
+            "tma_store": specialized and text.described("results"),
         }
         return [name for name, needed in used.items() if needed]
 
     @property
     def grid(self) -> str:
         """What tells how many programs there are."""
-        return SCHEDULES[self.name].grid if self.plan.rows else _RACED_GRID
+        if not self.plan.rows:
+            return _RACED_GRID
+        rows = [SCHEDULES[name] for name in self.plan.files[self.name]]
+        return next((row for row in rows if row.splits), rows[0]).grid
 
     @property
     def launch(self) -> list[str]:
         """What `Schedule` is told: kernel and grid, and what few launches have."""
         plan, more = self.plan, list[str]()
+        also = [name for name in plan.files[self.name] if name != self.name]
+        more += [f'also="{name}"' for name in also]
         if SCHEDULES[self.name].specialized:
             turned = transposes(self.name, plan.product.kind, plan.layout)
             more.append(f'shared="{"n" if turned else "m"}"')
         if plan.product.mma.rounds and self.kernel.described("inputs"):
             more.append("to_tf32=True")
-        return [self.kernel.name, self.grid, *more]
+        return [f'"{self.name}"', self.kernel.name, self.grid, *more]

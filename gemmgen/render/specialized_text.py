@@ -1,4 +1,4 @@
-"""The text of the warp-specialised kernel, whose parts run beside each other.
+"""The text of the warp-specialised kernel, whose roles run beside each other.
 
 Adds to `ConsumerText` what the producer and the consumers each take, what they share,
 and how an operand [m, n] passes from one to the other.
@@ -8,32 +8,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemmgen.render.consumer_text import ConsumerText
-from gemmgen.render.names import grouped
+from gemmgen.render.names import grouped, packed, unpacked
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import Matrix
 
-_BARRIERS = (
-    "gl.allocate_shared_memory(tl.int64, [{count}, 1], mbarrier.MBarrierLayout())"
-)
+_LOADS, _SUMS = "loads", "sums"
+"""What the kernel calls that which it passes to the producer, and to consumers."""
 
 
 @dataclass(frozen=True)
 class Role:
-    """One of the parts: what it is passed, by groups, and its constants."""
+    """One of the parts of a program: what it is passed, under which name; constants."""
 
-    groups: tuple[Sequence[str], ...]
-    constants: tuple[str, ...]
+    name: str
+    names: Sequence[str]
+    constants: Sequence[str]
 
     @property
-    def values(self) -> str:
-        """What it is passed, of which its function unpacks its first argument."""
-        return grouped(self.groups, indent=4)
+    def unpacks(self) -> str:
+        """The statement by which its function takes what it is passed."""
+        return unpacked(self.names, "args", indent=4)
+
+    @property
+    def passes(self) -> str:
+        """The one by which the kernel makes that."""
+        return packed(self.name, self.names, indent=4)
 
     @property
     def signature(self) -> str:
         """Its function's parameters."""
-        constants = [f"{one}: tl.constexpr" for one in self.constants]
-        return grouped([["arguments"], constants])
+        constants = [f"{name}: tl.constexpr" for name in self.constants]
+        return grouped([["args"], constants])
 
 
 @dataclass(frozen=True)
@@ -44,111 +49,73 @@ class SpecializedText(ConsumerText):
     def producer(self) -> Role:
         """What the producer takes."""
         tensors = [self.plan.a.name, self.plan.b.name]
-        matrices = [one.name for one in self.matrices]
-        return Role(
-            (
-                [f"{name}_desc" for name in tensors + matrices],
-                [f"{name}_ring" for name in tensors]
-                + [f"{name}_tiles" for name in matrices],
-                ["full", "free", *(["there", "taken"] if matrices else [])],
-                ["M", "N", "K"],
-            ),
-            self.schedule.constants,
-        )
+        tensors += [one.name for one in self.matrices]
+        names = [
+            *(f"{name}_desc" for name in tensors),
+            *(f"{name}_smem" for name in tensors),
+            *("full", "empty"),
+            *(("operand_full", "operand_empty") if self.matrices else ()),
+            *("M", "N", "K"),
+        ]
+        return Role(_LOADS, names, self.schedule.constants)
 
     @property
     def consumer(self) -> Role:
         """What each consumer takes, beside its number."""
         others = [one for one in self.plan.operands if not one.is_matrix]
-        results = [one.name for one in self.plan.results]
         stored = "_desc" if self.described("results") else "_ptr"
-        return Role(
-            (
-                [one.parameter.partition(":")[0] for one in others]
-                + [name + stored for name in results],
-                [f"{one.name}_ring" for one in (self.plan.a, self.plan.b)]
-                + [
-                    f"{name}_tiles" for name, other in self.buffers.items() if not other
-                ],
-                [*("full", "free"), *self.consumer_barriers],
-                ["M", "N", "K"],
-                [", ".join(pair) for pair in self.stride_pairs],
-            ),
-            (*self.schedule.constants, "SELF"),
-        )
-
-    def roles(self, consumers: int) -> list[str]:
-        """Each part's function and arguments, so many consumers first."""
-        constants = ", ".join(self.schedule.constants)
-        calls = [
-            f"(consume, (sums, {constants}, {number}))" for number in range(consumers)
+        names = [
+            *(one.parameter.partition(":")[0] for one in others),
+            *(one.name + stored for one in self.plan.results),
+            *(f"{one.name}_smem" for one in (self.plan.a, self.plan.b)),
+            *(f"{name}_smem" for name in self._own_buffers),
+            *("full", "empty"),
+            *self.consumer_barriers,
+            *("M", "N", "K"),
+            *self.strides,
         ]
-        return [*calls, f"(produce, (loads, {constants}))"]
+        return Role(_SUMS, names, (*self.schedule.constants, "CONSUMER"))
+
+    def role(self, function: str, *number: int) -> str:
+        """A role's function and arguments, for a consumer with its number."""
+        passed = _SUMS if number else _LOADS
+        arguments = [passed, *self.schedule.constants, *map(str, number)]
+        return f"({function}, ({', '.join(arguments)}))"
+
+    @property
+    def _own_buffers(self) -> list[str]:
+        """The operands [m, n] and results that have a buffer of their own."""
+        return [name for name, other in self.buffers.items() if not other]
 
     @property
     def shared(self) -> list[str]:
-        """The statements that allocate shared memory."""
-        plan = self.plan
-        dtypes = {one.name: one.dtype for one in plan.operands}
-        dtypes |= {one.name: one.dtype for one in plan.results}
-        tiles = [
-            (name, dtypes[name]) for name, other in self.buffers.items() if not other
+        """The statements that allocate shared memory, and make barriers ready."""
+        counts = {one.name: "STAGES" for one in (self.plan.a, self.plan.b)}
+        counts[self.left.name] = "STAGES * NUM_WGS"
+        counts |= dict.fromkeys(self._own_buffers, "CONSUMERS")
+        arrivals = {"full": "STAGES, 1", "empty": "STAGES, NUM_WGS"}
+        arrivals["order"] = "CONSUMERS, NUM_WGS == 1"
+        arrivals |= dict.fromkeys(self.consumer_barriers[1:], "CONSUMERS, 1")
+        return [
+            *(f"{name}_smem = buffers({name}_desc, {n})" for name, n in counts.items()),
+            *(f"{name} = barriers({told})" for name, told in arrivals.items()),
         ]
-        lines = [
-            self._ring(plan.a),
-            self._ring(plan.b),
-            *(
-                f"{name}_tiles = gl.allocate_shared_memory(tl.{DTYPES[dtype].triton}, "
-                f"[CONSUMERS, {self._sides}], {name}_desc.layout)"
-                for name, dtype in tiles
-            ),
-        ]
-        lines += [
-            f"{one} = " + _BARRIERS.format(count="STAGES") for one in ("full", "free")
-        ]
-        return lines + [
-            f"{one} = " + _BARRIERS.format(count="CONSUMERS")
-            for one in self.consumer_barriers
-        ]
-
-    def _ring(self, matrix: Matrix) -> str:
-        mine = matrix.name == self.left.name
-        blocks = "STAGES * WARPGROUPS" if mine else "STAGES"
-        other = self.part if mine else f"BLOCK_{self.right.axes[1].upper()}"
-        sizes = ["BLOCK_K" if axis == "k" else other for axis in matrix.stored_axes]
-        return (
-            f"{matrix.name}_ring = gl.allocate_shared_memory("
-            f"tl.{DTYPES[self.plan.dtype].triton}, [{blocks}, {', '.join(sizes)}], "
-            f"{matrix.name}_desc.layout)"
-        )
 
     @property
     def consumer_barriers(self) -> list[str]:
         """The barriers that every consumer has one of."""
-        return ["mine", *(["there", "taken"] if self.matrices else [])]
+        return ["order", *(["operand_full", "operand_empty"] if self.matrices else [])]
 
     @property
-    def barrier_inits(self) -> list[str]:
-        """The statements that make those of consumer i ready.
-
-        Of a barrier that nobody waits for the compiler gives the memory to others, and
-        one that was made ready must not be overwritten (PTX ISA, mbarrier.init).
-        """
-        mine, *others = [
-            f"mbarrier.init({one}.index(i), count=1)" for one in self.consumer_barriers
-        ]
-        return ["if WARPGROUPS == 1:", f"    {mine}", *others]
-
-    @property
-    def ring_bytes(self) -> str:
+    def stage_bytes(self) -> str:
         """Bytes of a stage."""
         return f"(BLOCK_M + BLOCK_N) * BLOCK_K * {DTYPES[self.plan.dtype].bytes}"
 
     @property
     def operand_bytes(self) -> str:
-        """Bytes of a consumer's part of every operand [m, n]."""
+        """Bytes of a consumer's slice of every operand [m, n]."""
         each = sum(DTYPES[one.dtype].bytes for one in self.matrices)
-        return f"{self._sides.replace(', ', ' * ')} * {each}"
+        return f"{' * '.join(self.sides.values())} * {each}"
 
     @property
     def copies(self) -> list[str]:
@@ -164,20 +131,27 @@ class SpecializedText(ConsumerText):
 
     def _copy(self, matrix: Matrix) -> list[str]:
         axis = next(one for one in matrix.axes if one != "k")
-        corner, block = f"tile_{axis} * BLOCK_{axis.upper()}", "stage"
-        parted = matrix.name == self.left.name
-        if parted:
-            corner, block = f"{corner} + i * {self.part}", "stage * WARPGROUPS + i"
-        copy = (
-            f"load_block({matrix.name}_desc, "
-            f"{matrix.corner(**{axis: corner, 'k': 'k'})}, full.index(stage), "
-            f"{matrix.name}_ring.index({block}))"
+        first, sliced = self.corner_of("wg")[axis], matrix.name == self.left.name
+        block = "stage * NUM_WGS + wg" if sliced else "stage"
+        corner = matrix.corner(**{axis: "first" if sliced else first, "k": "k"})
+        load = (
+            f"tma_load({matrix.name}_desc, {corner}, bar, "
+            f"{matrix.name}_smem.index({block}))"
         )
-        if not parted:
-            return [copy]
-        return ["for i in gl.static_range(WARPGROUPS):", f"    {copy}"]
+        if not sliced:
+            return [load]
+        return [
+            "for wg in gl.static_range(NUM_WGS):",
+            f"    first = {first}",
+            f"    {load}",
+        ]
 
     @property
-    def operand_corner(self) -> str:
-        """The corner of consumer i's part of a tile, for the producer."""
-        return f"[{', '.join(self._corner('i'))}]"
+    def operand_copies(self) -> list[str]:
+        """The statements that load a consumer's slice of every operand [m, n]."""
+        first = [f"first_{axis} = {at}" for axis, at in self.corner_of("wg").items()]
+        return first + [
+            f"tma_load({one.name}_desc, [first_m, first_n], bar, "
+            f"{one.name}_smem.index(consumer))"
+            for one in self.matrices
+        ]

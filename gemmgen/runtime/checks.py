@@ -3,6 +3,7 @@
 import functools
 import numbers
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import EllipsisType
 
 import torch
@@ -19,30 +20,82 @@ SHORT_NAMES = {
 }
 
 
-def check(
-    kernel: str,
-    name: str,
-    tensor: torch.Tensor,
-    shape: tuple[int | str | EllipsisType, ...],
-    dtype: torch.dtype,
-    device: torch.device | None = None,
-) -> torch.Size:
-    """Return the shape of a tensor that is as it should be, else raise ValueError.
+@dataclass(frozen=True)
+class Checks:
+    """Those of a launcher, by whose name it is called in what they say."""
 
-    A text in `shape` names a size that may be any; `...` stands for leading sizes. The
-    first tensor decides the device, which must be a GPU unless Triton interprets.
-    """
-    if not isinstance(tensor, torch.Tensor):
-        found = type(tensor).__name__
-    elif flaw := unreadable(tensor):
-        raise ValueError(f"{kernel}: {name} must {flaw}")
-    elif tensor.dtype != dtype or not fits(tensor.shape, shape):
-        found = describe(tensor.shape, tensor.dtype)
-    else:
-        check_device(kernel, name, tensor, device)
-        check_gradient(kernel, name, tensor)
-        return tensor.shape
-    raise ValueError(f"{kernel}: {name} must be {describe(shape, dtype)}, got {found}")
+    kernel: str
+
+    def tensor(
+        self,
+        name: str,
+        tensor: torch.Tensor,
+        shape: tuple[int | str | EllipsisType, ...],
+        dtype: torch.dtype,
+        device: torch.device | None = None,
+    ) -> torch.Size:
+        """Return the shape of a tensor that is as it should be, else raise ValueError.
+
+        A text in `shape` names a size that may be any; `...` stands for leading sizes.
+        The first tensor decides the device, which must be a GPU unless Triton
+        interprets.
+        """
+        if not isinstance(tensor, torch.Tensor):
+            found = type(tensor).__name__
+        elif flaw := unreadable(tensor):
+            raise ValueError(f"{self.kernel}: {name} must {flaw}")
+        elif tensor.dtype != dtype or not fits(tensor.shape, shape):
+            found = describe(tensor.shape, tensor.dtype)
+        else:
+            check_device(self.kernel, name, tensor, device)
+            check_gradient(self.kernel, name, tensor)
+            return tensor.shape
+        wanted = describe(shape, dtype)
+        raise ValueError(f"{self.kernel}: {name} must be {wanted}, got {found}")
+
+    def number(self, name: str, value: float) -> float:
+        """Return a number of Python or NumPy as a float, else raise ValueError."""
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            found = type(value).__name__
+            raise ValueError(f"{self.kernel}: {name} must be a float, got {found}")
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError(f"{self.kernel}: {name} must fit a float") from None
+
+    def outputs(self, out: Sequence | None, count: int) -> Sequence:
+        """Return the tensors of `out`, or as many times None."""
+        if out is None:
+            return (None,) * count
+        if not isinstance(out, (tuple, list)) or len(out) != count:
+            raise ValueError(f"{self.kernel}: out must be a tuple of {count} tensors")
+        return out
+
+    def output(
+        self,
+        name: str,
+        out: torch.Tensor | None,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        apart_from: Sequence[torch.Tensor],
+        in_place: Sequence[torch.Tensor] = (),
+    ) -> torch.Tensor:
+        """Return a new tensor, or `out` if it can be the output, else raise ValueError.
+
+        `out` may share no memory with inputs that other programs still read nor with
+        other outputs: these are `apart_from`. An operand `in_place`, of which each
+        element is read where it is written, may be `out` itself, and no other part of
+        its memory.
+        """
+        device = apart_from[0].device
+        if out is None:
+            return torch.empty(shape, dtype=dtype, device=device)
+        self.tensor(name, out, shape, dtype, device)
+        if flaw := unwritable(out, apart_from, in_place):
+            raise ValueError(f"{self.kernel}: {name} must {flaw}")
+        if not out.is_inference():  # which has no version
+            torch.autograd.graph.increment_version(out)
+        return out
 
 
 def unreadable(tensor: torch.Tensor) -> str | None:
@@ -132,57 +185,19 @@ def describe(shape: Sequence, dtype: torch.dtype) -> str:
     return f"[{sizes}] {SHORT_NAMES.get(dtype, str(dtype).removeprefix('torch.'))}"
 
 
-def number(kernel: str, name: str, value: float) -> float:
-    """Return a number of Python or NumPy as a float, else raise ValueError."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        found = type(value).__name__
-        raise ValueError(f"{kernel}: {name} must be a float, got {found}")
-    try:
-        return float(value)
-    except OverflowError:
-        raise ValueError(f"{kernel}: {name} must fit a float") from None
-
-
-def split(kernel: str, out: Sequence | None, count: int) -> Sequence:
-    """Return the tensors of `out`, or as many times None."""
-    if out is None:
-        return (None,) * count
-    if not isinstance(out, (tuple, list)) or len(out) != count:
-        raise ValueError(f"{kernel}: out must be a tuple of {count} tensors")
-    return out
-
-
-def result(
-    kernel: str,
-    name: str,
-    out: torch.Tensor | None,
-    shape: tuple[int, ...],
-    dtype: torch.dtype,
+def unwritable(
+    out: torch.Tensor,
     apart_from: Sequence[torch.Tensor],
-    in_place: Sequence[torch.Tensor] = (),
-) -> torch.Tensor:
-    """Return a new tensor, or `out` if it can take the result, else raise ValueError.
-
-    `out` may share no memory with inputs that other programs still read nor with other
-    results: these are `apart_from`. An operand `in_place`, of which each element is
-    read where it is written, may be `out` itself, and no other part of its memory.
-    """
-    device = apart_from[0].device
-    if out is None:
-        return torch.empty(shape, dtype=dtype, device=device)
-    check(kernel, name, out, shape, dtype, device)
+    in_place: Sequence[torch.Tensor],
+) -> str | None:
+    """Return what `out` must do for a kernel to write its memory, or None."""
     if not distinct(out):
-        raise ValueError(f"{kernel}: {name} must not have elements that share memory")
+        return "not have elements that share memory"
     if not all(apart(out, tensor) for tensor in apart_from):
-        raise ValueError(f"{kernel}: {name} must not share memory with an input")
+        return "not share memory with an input"
     if not all(same(out, tensor) or apart(out, tensor) for tensor in in_place):
-        raise ValueError(
-            f"{kernel}: {name} must be a matrix operand itself or share no memory "
-            "with it"
-        )
-    if not out.is_inference():  # which has no version
-        torch.autograd.graph.increment_version(out)
-    return out
+        return "be a matrix operand itself or share no memory with it"
+    return None
 
 
 def steps(tensor: torch.Tensor) -> list[tuple[int, int]]:

@@ -1,25 +1,117 @@
-"""Functions of the device that kernels call: order of tiles, copies, fast division."""
+"""Functions of the device that kernels call.
+
+The order of tiles and their offsets, splits of K, what warp-specialized kernels have in
+shared memory, fast division.
+"""
 
 import triton
 import triton.language as tl
-from triton.experimental.gluon.language.nvidia.hopper import tma
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 from triton.language.extra import libdevice
 
 from .support import INTERPRETED
 
 # Triton 3.8 renamed these two, and 3.9 raises an error at their old names.
-load_block = getattr(tma, "async_load", tma.async_copy_global_to_shared)
-store_block = getattr(tma, "async_store", tma.async_copy_shared_to_global)
+tma_load = getattr(tma, "async_load", tma.async_copy_global_to_shared)
+tma_store = getattr(tma, "async_store", tma.async_copy_shared_to_global)
 
 
 @triton.jit
-def swizzle(pid, tiles_m, tiles_n, GROUP_M: tl.constexpr):
+def swizzle(
+    pid, M, N,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr,
+):  # fmt: skip
     """The tile of a program: down columns of GROUP_M tiles, whose inputs L2 keeps."""
+    tiles_m = tl.cdiv(M, BLOCK_M)
+    tiles_n = tl.cdiv(N, BLOCK_N)
     group = pid // (GROUP_M * tiles_n)
     first_m = group * GROUP_M
     height = min(tiles_m - first_m, GROUP_M)
     within = pid % (GROUP_M * tiles_n)
     return first_m + within % height, within // height
+
+
+@triton.jit
+def aligned(size, ALIGN: tl.constexpr):
+    """The same size or stride, a multiple of ALIGN, so that the compiler sees it.
+
+    Loads along rows are then as wide.
+    """
+    return size // ALIGN * ALIGN
+
+
+@triton.jit
+def span(tile, BLOCK: tl.constexpr, size, INDEX: tl.constexpr):
+    """The offsets of a tile along an axis, and whether each is within its size."""
+    offs = (tile * BLOCK + tl.arange(0, BLOCK)).to(INDEX)
+    return offs, offs < size
+
+
+@triton.jit
+def split_range(K, SPLIT_K, BLOCK_K: tl.constexpr):
+    """Where this program's split of K begins and ends: whole blocks but the last."""
+    length = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT_K) * BLOCK_K
+    k_begin = tl.program_id(1) * length
+    return k_begin, min(K, k_begin + length)
+
+
+@triton.jit
+def finishes(acc, partials_ptr, counters_ptr, SPLIT_K):
+    """Keep the sum of this split, and tell whether its tile has all of them now."""
+    SIZE: tl.constexpr = acc.numel
+    split = tl.program_id(0).to(tl.int64) * SPLIT_K + tl.program_id(1)
+    tl.store(partials_ptr + split * SIZE + tl.arange(0, SIZE), acc.reshape(SIZE))
+    tl.debug_barrier()  # every thread has stored before one counts
+    before = tl.atomic_add(
+        counters_ptr + tl.program_id(0), 1, sem="acq_rel", scope="gpu"
+    )
+    return before == SPLIT_K - 1
+
+
+@triton.jit
+def sum_splits(acc, partials_ptr, counters_ptr, SPLIT_K, STAGES: tl.constexpr):
+    """The sums of a tile's splits, added in their order, whoever came last.
+
+    STAGES - 1 of them are on their way meanwhile. `acc` has the tile's shape.
+    """
+    SIZE: tl.constexpr = acc.numel
+    tl.store(counters_ptr + tl.program_id(0), 0)  # as the next launch wants it
+    partials_ptr += tl.program_id(0).to(tl.int64) * SPLIT_K * SIZE
+    total = tl.zeros((SIZE,), dtype=acc.dtype)
+    for i in tl.range(SPLIT_K, num_stages=STAGES):
+        partial_ptr = partials_ptr + i * SIZE + tl.arange(0, SIZE)
+        total += tl.load(partial_ptr, cache_modifier=".cg")
+    return total.reshape(acc.shape)
+
+
+@gluon.jit
+def buffers(desc, COUNT: gl.constexpr):
+    """Shared memory for COUNT blocks of a descriptor."""
+    shape: gl.constexpr = [COUNT, desc.block_shape[0], desc.block_shape[1]]
+    return gl.allocate_shared_memory(desc.dtype, shape, desc.layout)
+
+
+@gluon.jit
+def barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
+    """COUNT barriers, whose phases end when so many have arrived.
+
+    With no arrivals nobody waits for them, and the compiler gives their memory to
+    others: what was made ready must not be overwritten (PTX ISA, mbarrier.init).
+    """
+    made = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
+    if ARRIVALS > 0:
+        for i in gl.static_range(COUNT):
+            mbarrier.init(made.index(i), count=ARRIVALS)
+    return made
+
+
+@gluon.jit
+def span_in(first, SIDE: gl.constexpr, size, LAYOUT: gl.constexpr):
+    """Offsets of a tile's part along an axis, and whether each is within its size."""
+    offs = (first + gl.arange(0, SIDE, layout=LAYOUT)).to(gl.int64)
+    return offs, offs < size
 
 
 if INTERPRETED:  # without CUDA's library

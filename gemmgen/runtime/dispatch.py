@@ -23,14 +23,17 @@ Grid = Callable[[Any, tuple[int, int, int], torch.device], Any]
 
 @dataclass(frozen=True)
 class Schedule:
-    """A kernel, and how many programs a launch of it has.
+    """A kernel, how many programs a launch of it has, and what tiles call it.
 
-    Groups of warps that share a tile have a part of it along the axis `shared`, and
-    descriptors are of that part. With `to_tf32` those of A and B round what they read.
+    Tiles that it serves `also` have another name for it. Groups of warps that share a
+    tile have a slice of it along the axis `shared`, and descriptors are of that slice.
+    With `to_tf32` those of A and B round what they read.
     """
 
+    name: str
     kernel: Any
     grid: Grid
+    also: str = ""
     shared: str = ""
     to_tf32: bool = False
 
@@ -106,7 +109,10 @@ class Launches:
     """
 
     def __init__(
-        self, axes: Mapping[str, str], tiles: Sequence[Tile], **schedules: Schedule
+        self,
+        axes: Mapping[str, str],
+        tiles: Sequence[Tile],
+        schedules: Sequence[Schedule],
     ) -> None:
         inputs = list(axes.values())[:2]
         self.tiles = tiles
@@ -115,7 +121,10 @@ class Launches:
             for axis in "mnk"
         ]
         self.arguments = {
-            name: Arguments(schedule, axes) for name, schedule in schedules.items()
+            name: Arguments(schedule, axes)
+            for schedule in schedules
+            for name in (schedule.name, schedule.also)
+            if name
         }
 
     def launch(self, *given: Any) -> Launch:

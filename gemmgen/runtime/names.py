@@ -7,7 +7,7 @@ CONSTANTS = {
     "BLOCK_K": "k",
     "GROUP_M": "group_m",
     "STAGES": "stages",
-    "WARPGROUPS": "warpgroups",
+    "NUM_WGS": "warpgroups",
 }
 
 

@@ -25,7 +25,7 @@ from gemmgen.spec.parse import KernelSpec, Spec, read
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS
 from gemmgen.tables.layouts import LAYOUTS, Matrix
 from gemmgen.tables.operations import OPERATIONS
-from gemmgen.tables.schedules import FALLBACK, SCHEDULES
+from gemmgen.tables.schedules import FALLBACK, SCHEDULES, by_file
 from gemmgen.yaml.reader import file_bytes
 
 
@@ -67,6 +67,11 @@ class Plan:
         """The schedules that some row uses, the fallback first."""
         used = {row.tile.schedule for row in self.rows} | {FALLBACK}
         return tuple(name for name in SCHEDULES if name in used)
+
+    @property
+    def files(self) -> dict[str, list[str]]:
+        """The schedules by the files that their kernels are in."""
+        return by_file(self.schedules)
 
     @property
     def specialized(self) -> str | None:

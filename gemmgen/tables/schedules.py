@@ -1,5 +1,6 @@
 """Table of schedules: what each is, what its kernel takes, where it can run."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gemmgen.tables.dtypes import MMAS
@@ -18,7 +19,8 @@ class Schedule:
     has, `constants` are the kernel's compile-time parameters beside the index type.
     `described` names the tensors that it takes as tensor descriptors: `inputs` (A and
     B), `operands` (those indexed [m, n]) and `results`; all others are pointers.
-    `splits` says that K may be cut into parts, which meet in a workspace;
+    `splits` says that K may be cut into parts, which meet in a workspace; `kernel_of`
+    names the schedule whose kernel it launches, if it has none of its own;
     `transposes` that B's columns are the rows of what is multiplied, `streams` that
     rows of A go through all of B with no tensor core and no ring, `loops` that programs
     go from tile to tile. Warps of a `specialized` kernel, which is written in Gluon,
@@ -31,6 +33,7 @@ class Schedule:
     constants: tuple[str, ...] = _TILE
     described: frozenset[str] = frozenset()
     splits: bool = False
+    kernel_of: str = ""
     transposes: bool = False
     streams: bool = False
     loops: bool = False
@@ -38,9 +41,14 @@ class Schedule:
     unit: str | None = None
 
     @property
+    def file(self) -> str:
+        """The file of its kernel, which is named like a schedule."""
+        return self.kernel_of or self.name
+
+    @property
     def kernel_suffix(self) -> str:
         """What the kernel's name adds to that of the launcher."""
-        return "_kernel" if self.name == FALLBACK else f"_{self.name}_kernel"
+        return "_kernel" if self.file == FALLBACK else f"_{self.file}_kernel"
 
 
 FALLBACK = "tiled"
@@ -59,11 +67,12 @@ SCHEDULES: dict[str, Schedule] = {
             described=frozenset({"inputs", "results"}), loops=True,
         ),
         Schedule(
-            "split_k", "K cut into parts, reduced in order", _ONE_A_PART, splits=True
+            "split_k", "K cut into parts, reduced in order", _ONE_A_PART, splits=True,
+            kernel_of=FALLBACK,
         ),
         Schedule(
             "warp_specialized", "producer and consumer warps", _ONE_AN_SM,
-            constants=(*_TILE, "STAGES", "WARPGROUPS"),
+            constants=(*_TILE, "STAGES", "NUM_WGS"),
             described=frozenset({"inputs", "operands", "results"}),
             transposes=True, loops=True, specialized=True, unit="wgmma",
         ),
@@ -73,6 +82,14 @@ SCHEDULES: dict[str, Schedule] = {
         ),
     )
 }  # fmt: skip
+
+
+def by_file(schedules: Iterable[str]) -> dict[str, list[str]]:
+    """Schedules by the files that their kernels are in."""
+    found = dict[str, list[str]]()
+    for name in schedules:
+        found.setdefault(SCHEDULES[name].file, []).append(name)
+    return found
 
 
 def described(schedule: str, kind: str) -> frozenset[str]:

@@ -28,8 +28,8 @@ WHOLE = 16
 
 def jit_function(module: ModuleType, plan: Plan, schedule: str) -> Any:
     """The kernel of a schedule, from under an autotuner if it has one."""
-    name = plan.name + SCHEDULES[schedule].kernel_suffix
-    kernel = getattr(subject.part(module, schedule), name)
+    row = SCHEDULES[schedule]
+    kernel = getattr(subject.part(module, row.file), plan.name + row.kernel_suffix)
     return kernel.fn if isinstance(kernel, triton.runtime.Autotuner) else kernel
 
 
@@ -74,7 +74,7 @@ def _constants(plan: Plan, tile: Tile) -> dict[str, Any]:
         "BLOCK_K": tile.k,
         "GROUP_M": tile.group_m,
         "STAGES": tile.stages,
-        "WARPGROUPS": tile.warpgroups,
+        "NUM_WGS": tile.warpgroups,
     }
     if tile.split_k == 1:
         values["SPLIT_K"] = 1  # Triton makes a constant of any argument that is 1
@@ -92,7 +92,7 @@ def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
     dtypes = {plan.a.name: plan.dtype, plan.b.name: plan.dtype}
     dtypes |= {one.name: one.dtype for one in plan.tensors}
     dtypes |= {one.name: one.dtype for one in plan.results}
-    types = {"parts_ptr": "*fp32", "count_ptr": "*i32"}
+    types = {"partials_ptr": "*fp32", "counters_ptr": "*i32"}
     matrices = [plan.a, plan.b, *(one.matrix for one in plan.results)]
     matrices += [Matrix(one.name, ("m", "n")) for one in plan.tensors if one.is_matrix]
     sides = {"m": tile.m, "n": tile.n, "k": tile.k}

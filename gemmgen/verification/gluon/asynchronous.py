@@ -135,9 +135,9 @@ def wait_for_stores(program: Program, left: int) -> None:
 
 def check_box(descriptor: Descriptor, view: View) -> None:
     """Raise `Misuse` unless a descriptor's boxes are like a block of shared memory."""
-    if descriptor.block_shape != view.shape:
+    if descriptor.block_shape != list(view.shape):
         raise misused(
-            f"a descriptor of boxes {list(descriptor.block_shape)} is used with "
+            f"a descriptor of boxes {descriptor.block_shape} is used with "
             f"{view.block.label()} of {list(view.shape)}"
         )
     if descriptor.dtype != view.dtype:

@@ -31,7 +31,7 @@ class Descriptor:
     def __init__(self, host: Any) -> None:
         self.tensor = host.base
         self.dtype = getattr(tl, str(host.base.dtype).removeprefix("torch."))
-        self.block_shape = tuple(host.block_shape)
+        self.block_shape = list(host.block_shape)
         self.layout = host.layout
         self.rounds = bool(getattr(host, "round_f32_to_tf32", False))
         bits = host.base.detach().view(_BITS[host.base.element_size()])

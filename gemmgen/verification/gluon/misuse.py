@@ -9,7 +9,7 @@ from typing import Any
 
 MARK = "__interpreted_gluon__"
 """A global of every function that is interpreted, by which its frames are known."""
-_TOLD = ("SELF", "tile", "k", "slot", "turn")
+_TOLD = ("CONSUMER", "tile", "k", "k_iter", "wave")
 """The local variables that say how far a kernel has got."""
 
 
@@ -30,7 +30,7 @@ def frame_here() -> FrameType | None:
 
 
 def place(frame: FrameType | None) -> str:
-    """`consume, line 512 (SELF=1, tile=3, k=2)`."""
+    """`consume, line 512 (CONSUMER=1, tile=3, k=2)`."""
     if frame is None:
         return "the launch"
     values = [

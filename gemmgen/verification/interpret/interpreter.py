@@ -90,7 +90,7 @@ def _launch(self: Any, *arguments: Any, **given: Any) -> None:
     """Run a grid on tensors that are on the CPU already, without copying them."""
     known = {name: value for name, value in given.items() if name in self.arg_names}
     bound = inspect.getcallargs(self.fn, *arguments, **known)
-    parts, counts = bound.get("parts_ptr"), bound.get("count_ptr")
+    parts, counts = bound.get("partials_ptr"), bound.get("counters_ptr")
     if parts is not None:
         parts.fill_(torch.nan)  # a workspace holds anything
     inside = {

@@ -16,7 +16,7 @@ def meetings() -> Iterator[tuple[str, Edit]]:
     yield "part runs past the end of K", _bound(1)
     yield "last part lost", _fewer_parts
     yield "barrier dropped", _statement("tl.debug_barrier()")
-    yield "count not reset", _statement("tl.store(count_ptr, 0)")
+    yield "count not reset", _statement("tl.store(counters_ptr + tl.program_id(0), 0)")
     yield "count compared with one less", _earlier
     yield "every part reduces", _never_returns
     yield "atomic relaxed", _relaxed
@@ -50,10 +50,13 @@ def _other_sum(node: ast.AST) -> ast.AST | None:
 
 
 def _bound(kept: int) -> Edit:
-    """One side of `min(K, first + part)`."""
+    """One side of `min(K, k_begin + length)`."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        if isinstance(node, ast.Call) and ast.unparse(node) == "min(K, first + part)":
+        if (
+            isinstance(node, ast.Call)
+            and ast.unparse(node) == "min(K, k_begin + length)"
+        ):
             return node.args[kept]
         return None
 
@@ -71,7 +74,7 @@ def _fewer_parts(node: ast.AST) -> ast.AST | None:
 
 def _counted(node: ast.AST) -> ast.Compare | None:
     """The comparison that tells who came last."""
-    if isinstance(node, ast.Compare) and "tl.atomic_add(" in ast.unparse(node.left):
+    if isinstance(node, ast.Compare) and ast.unparse(node.left) == "before":
         return node
     return None
 

@@ -18,15 +18,17 @@ class Workspaces:
         """Raise `Wrong` unless a launch has the workspace that it needs to itself."""
         values = named(launched)
         tiles, parts, _ = launched.grid
-        if "count_ptr" not in values or parts == 1:
+        if "counters_ptr" not in values or parts == 1:
             return
         kinds = launched.function.compiled.src.signature
-        if (kinds["parts_ptr"], kinds["count_ptr"]) != ("*fp32", "*i32"):
-            raise Wrong(f"parts are {kinds['parts_ptr']}, counts {kinds['count_ptr']}")
+        if (kinds["partials_ptr"], kinds["counters_ptr"]) != ("*fp32", "*i32"):
+            raise Wrong(
+                f"parts are {kinds['partials_ptr']}, counts {kinds['counters_ptr']}"
+            )
         room = 4 * tiles * parts * values["BLOCK_M"] * values["BLOCK_N"]
-        self._owned(launched, "parts_ptr", values["parts_ptr"], room)
-        self._owned(launched, "count_ptr", values["count_ptr"], 4 * tiles)
-        self._clean(launched, values["count_ptr"], tiles)
+        self._owned(launched, "partials_ptr", values["partials_ptr"], room)
+        self._owned(launched, "counters_ptr", values["counters_ptr"], 4 * tiles)
+        self._clean(launched, values["counters_ptr"], tiles)
 
     def _owned(self, launched: Launched, name: str, address: int, size: int) -> None:
         """Launches of a stream share a workspace; each captured one has its own."""

@@ -53,7 +53,7 @@ def spills(sass: str) -> Spills:
     code = instructions(sass)
     if not any(one.name.startswith("LDL") for one in code):
         return Spills(0, 0)
-    blocks = blocks_of(code)
+    blocks = buffers(code)
     inside = [one for at in k_loop(blocks, followers(blocks)) for one in blocks[at]]
     return Spills(_stacked(code), _stacked(inside))
 
@@ -76,7 +76,7 @@ def instructions(sass: str) -> list[Instruction]:
     ]
 
 
-def blocks_of(code: Sequence[Instruction]) -> list[Block]:
+def buffers(code: Sequence[Instruction]) -> list[Block]:
     """The code, cut where a jump arrives and after one that leaves."""
     starts = {target for one in code for target in _targets(one)}
     starts |= {next_.address for one, next_ in pairwise(code) if _leaves(one)}

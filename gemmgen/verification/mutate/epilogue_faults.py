@@ -38,15 +38,14 @@ def _rounded_early(plan: Plan) -> Edit:
     With no epilogue the product that is transposed back is rounded next.
     """
     outs = {one.dtype for one in plan.results}
-    targets = [one.target for one in plan.epilogue.statements]
-    plain = all(map(plan.epilogue.is_identity, targets))
+    plain = plan.epilogue.is_empty
     narrow, wide = DTYPES[plan.out].triton, DTYPES[plan.accumulator].triton
 
     def edit(node: ast.AST) -> ast.AST | None:
         if not isinstance(node, ast.Assign) or narrow == wide or len(outs) > 1:
             return None
         names = [part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)]
-        if "acc" not in names or "tl.dot" in ast.unparse(node):
+        if "acc" not in names or call_of(node.value, "tl.dot", "sum_splits"):
             return None
         if plain and ast.unparse(node.value) in ("acc.T", "acc.permute((1, 0))"):
             return None

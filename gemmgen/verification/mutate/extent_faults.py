@@ -3,43 +3,44 @@
 import ast
 import copy
 from collections.abc import Iterator
-from typing import TypeGuard
 
 from gemmgen.base.ast_edits import Edit, call_of, expression
 
 
 def extent_families() -> Iterator[tuple[str, Edit]]:
     """Every kind of fault, with the edit that makes it."""
-    yield "columns beyond the second tile", _replaced(
-        "offs_n < N", "offs_n < min(N, 2 * BLOCK_N)"
-    )
-    yield "rows beyond the second tile", _replaced(
-        "offs_m < M", "offs_m < min(M, 2 * BLOCK_M)"
-    )
-    yield "K beyond 4096", _ended("min(K, 4096)")
-    yield "last block of multiples of 512 lost", _ended("K - (K % 512 == 0) * BLOCK_K")
+    yield "columns beyond the second tile", _spanned("N")
+    yield "rows beyond the second tile", _spanned("M")
+    yield "K beyond 4096", _ended("min({}, 4096)")
+    yield "last block of multiples of 512 lost", _ended("{} - (K % 512 == 0) * BLOCK_K")
     yield "parts beyond the sixteenth", _parts
-    yield "sum begins with who comes last", _replaced(
+    yield "sum begins with who comes last", _exchanged(
         "i * SIZE", "(i + tl.program_id(1)) % SPLIT_K * SIZE"
     )
 
 
-def _replaced(before: str, after: str) -> Edit:
-    """One expression in place of another, in a kernel that has what it names."""
-    wanted = {part.id for part in ast.walk(expression(after)) if _is_constant(part)}
+def _spanned(size: str) -> Edit:
+    """Offsets along an axis, of which those beyond its second tile are outside."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        if not isinstance(node, ast.FunctionDef) or before not in ast.unparse(node):
+        call = call_of(node, "span", "span_in")
+        if call is None or ast.unparse(call.args[2]) != size:
             return None
-        if not wanted <= {one.arg for one in node.args.args}:
-            return None
-        return _Exchange(before, after).visit(copy.deepcopy(node))
+        least = expression(f"min({size}, 2 * BLOCK_{size})")
+        return ast.Call(call.func, [*call.args[:2], least, *call.args[3:]], [])
 
     return edit
 
 
-def _is_constant(node: ast.AST) -> TypeGuard[ast.Name]:
-    return isinstance(node, ast.Name) and node.id.isupper()
+def _exchanged(before: str, after: str) -> Edit:
+    """One expression in place of another, wherever a function has it."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.FunctionDef) or before not in ast.unparse(node):
+            return None
+        return _Exchange(before, after).visit(copy.deepcopy(node))
+
+    return edit
 
 
 class _Exchange(ast.NodeTransformer):
@@ -59,10 +60,13 @@ def _ended(end: str) -> Edit:
 
     def edit(node: ast.AST) -> ast.AST | None:
         call = call_of(node, "range", "tl.range")
-        if call is None or len(call.args) != 3 or ast.unparse(call.args[1]) != "K":
+        if call is None or len(call.args) != 3:
             return None
-        first, _, step = call.args
-        return ast.Call(call.func, [first, expression(end), step], call.keywords)
+        first, last, step = call.args
+        if ast.unparse(last) not in ("K", "k_end", "k_end - k_begin"):
+            return None
+        new = expression(end.format(ast.unparse(last)))
+        return ast.Call(call.func, [first, new, step], call.keywords)
 
     return edit
 

@@ -7,7 +7,7 @@ from gemmgen.select.plan import Plan
 from gemmgen.verification.mutate.faults import families
 from gemmgen.verification.mutate.host_excuses import excuse
 from gemmgen.verification.mutate.host_faults import host_families, on_the_host
-from gemmgen.verification.mutate.mutants import Mutant, mutated
+from gemmgen.verification.mutate.mutants import EQUIVALENT, UNTRIED, Mutant, mutated
 
 
 def host_mutants(name: str, source: str) -> Iterator[Mutant]:
@@ -24,7 +24,9 @@ def device_mutants(plan: Plan, name: str, source: str) -> Iterator[tuple[str, Mu
     for one in mutated(source, families(plan), on_the_device):
         assert isinstance(one.statement, ast.FunctionDef)
         what = f"{one.name} of {name}"
-        made = Mutant(what, one.family, one.source, excuse(name, one))
+        same = EQUIVALENT.get(one.family) or excuse(name, one)
+        untried = UNTRIED.get(one.family)
+        made = Mutant(what, one.family, one.source, same, untried)
         yield one.statement.name, made
 
 

@@ -8,8 +8,10 @@ from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyw
 from gemmgen.select.plan import Plan
 from gemmgen.tables.schedules import SCHEDULES
 
-_NAME, _OUT, _SHAPE, _DTYPE, _INPUTS = 1, 2, 3, 4, 5
-"""Arguments of `result`; `check` has the shape at the same place."""
+_NAME, _OUT, _SHAPE, _DTYPE, _INPUTS = range(5)
+"""Arguments of `output`; `tensor` has the shape at the same place."""
+_GRID = 2
+"""The argument of `Schedule`."""
 _BOUND, _SM = 4096, 200
 _COUNTED = {row.grid for row in SCHEDULES.values() if not row.loops}
 """Grids with a program for each tile, part or row."""
@@ -21,8 +23,6 @@ def launcher_families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     for name in [*names, *(one.name for one in plan.results)]:
         yield "axes of a tensor exchanged", _other_axes(name)
         yield "input not held against out", _not_held(name)
-    for name in plan.schedules:
-        yield "schedule of another name", _other_schedule(name)
     yield "a program too few", _fewer_programs
     yield "blocks of a whole tile", _keyword_dropped("shared")
     yield "blocks along the other axis", _other_part
@@ -61,28 +61,14 @@ def _other_axes(name: str) -> Edit:
     return edit
 
 
-def _other_schedule(name: str) -> Edit:
-    """A launcher that takes one schedule's tiles for another's."""
-
-    def edit(node: ast.AST) -> ast.AST | None:
-        call = call_of(node, "Launches")
-        own = keyword(call, name) if call else None
-        others = [one.value for one in call.keywords if one is not own] if call else []
-        if call is None or own is None or not others:
-            return None
-        return with_keyword(call, name, others[0])
-
-    return edit
-
-
 def _fewer_programs(node: ast.AST) -> ast.AST | None:
     """A grid without its last program, where programs do not go from tile to tile."""
     call = call_of(node, "Schedule")
-    grid = ast.unparse(call.args[1]) if call else ""
+    grid = ast.unparse(call.args[_GRID]) if call else ""
     if call is None or grid not in _COUNTED:
         return None
     fewer = f"(lambda first, *rest: (max(1, first - 1), *rest))(*{grid}(*given))"
-    return _with(call, 1, expression(f"lambda *given: {fewer}"))
+    return _with(call, _GRID, expression(f"lambda *given: {fewer}"))
 
 
 def _keyword_dropped(name: str) -> Edit:
@@ -104,7 +90,7 @@ def _other_part(node: ast.AST) -> ast.AST | None:
 
 def _not_held(name: str) -> Edit:
     def edit(node: ast.AST) -> ast.AST | None:
-        call = call_of(node, "result")
+        call = call_of(node, "CHECK.output")
         held = call.args[_INPUTS] if call else None
         left = _without(held.elts, name) if isinstance(held, ast.Tuple) else None
         if call is None or left is None:
@@ -118,7 +104,7 @@ def _unchecked(place: int) -> Edit:
     """A size that may be any: a text says that in a shape."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        call = call_of(node, "check")
+        call = call_of(node, "CHECK.tensor")
         shape = call.args[_SHAPE] if call else None
         if call is None or not isinstance(shape, ast.Tuple):
             return None
@@ -139,7 +125,7 @@ def _with(call: ast.Call, place: int, value: ast.expr) -> ast.Call:
 
 
 def _rounded(node: ast.AST) -> ast.AST | None:
-    call = call_of(node, "number")
+    call = call_of(node, "CHECK.number")
     return expression(f"round({ast.unparse(call)}, 1)") if call else None
 
 
@@ -147,7 +133,7 @@ def _made(change: Callable[[ast.Call], str]) -> Edit:
     """Another result where none is given."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        call = call_of(node, "result")
+        call = call_of(node, "CHECK.output")
         if call is None:
             return None
         given = ast.unparse(call.args[_OUT])
@@ -164,7 +150,7 @@ def _as_fp64(call: ast.Call) -> str:
 
 def _kept(call: ast.Call) -> str:
     key = f"({ast.unparse(call.args[_NAME])}, {ast.unparse(call.args[_SHAPE])})"
-    return f"vars(result).setdefault({key}, {ast.unparse(call)})"
+    return f"vars(Checks.output).setdefault({key}, {ast.unparse(call)})"
 
 
 def _spread(call: ast.Call) -> str:

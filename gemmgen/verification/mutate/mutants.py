@@ -19,8 +19,8 @@ from gemmgen.verification.mutate.pipeline_faults import same_pipeline
 class Mutant:
     """A faulty module; `equivalent` says why no test could tell it, if none can.
 
-    `untried` says why none could in the interpreter, where a GPU might. `schedule` is
-    the one whose kernel or launch has the fault; None if every launch has it.
+    `untried` says why none could in the interpreter, where a GPU might. `file` is that
+    of the schedules whose kernel has the fault; None if every launch may have it.
     """
 
     name: str
@@ -28,21 +28,21 @@ class Mutant:
     source: str
     equivalent: str | None = None
     untried: str | None = None
-    schedule: str | None = None
+    file: str | None = None
 
     def excuse(self, device: str) -> str:
         """Why it may survive on a device; nothing if it may not."""
         return self.equivalent or (device == "cpu" and self.untried) or ""
 
 
-_EQUIVALENT = {
+EQUIVALENT = {
     "other is one": "the other operand is 0 where K has ended, so the product is 0",
     "part runs past the end of K": "blocks beyond K are loaded as 0",
 }
 """Families that compute the same as the kernel, with the reason."""
 
 _IN_TURN = "programs of the interpreter run one after the other"
-_UNTRIED = {
+UNTRIED = {
     "barrier dropped": _IN_TURN,
     "atomic relaxed": _IN_TURN,
     "every part reduces": _IN_TURN,
@@ -56,7 +56,6 @@ _ALONG = {
     "left mask term dropped": "mask=mask_{}[:, None]",
     "right mask term dropped": "& mask_{}[None, :]",
     "mask dropped": "mask=mask_{})",
-    "< became <=": "offs_{} < {}",
 }
 _WHOLE_MASK = "mask=mask_m[:, None] & mask_n[None, :]"
 """What of a gemv looks for rows, or columns, beyond the last."""
@@ -64,18 +63,18 @@ _WHOLE_MASK = "mask=mask_m[:, None] & mask_n[None, :]"
 
 def mutants(plan: Plan, stem: str, source: str) -> Iterator[Mutant]:
     """Every mutant of one of a kernel's files, each once, in the order of reading."""
-    schedule = stem if stem in plan.schedules else None
+    file = stem if stem in plan.files else None
     for one in mutated(source, families(plan)):
         yield Mutant(
             f"{one.name} of {stem}.py",
             one.family,
             one.source,
-            _EQUIVALENT.get(one.family)
-            or _same_in_gemv(plan, one.family, schedule, one.node)
-            or _same_in_whole_lines(one.family, schedule)
+            EQUIVALENT.get(one.family)
+            or _same_in_gemv(plan, one.family, file, one.node)
+            or _same_in_whole_lines(one.family, file)
             or same_pipeline(one.family, one.statement, one.node),
-            _UNTRIED.get(one.family),
-            schedule,
+            UNTRIED.get(one.family),
+            file,
         )
 
 
@@ -132,7 +131,7 @@ def _same_in_gemv(
         return _ONE_COLUMN
     form = _ALONG.get(family)
     for axis, reason in (("m", _ONE_ROW), ("n", _ONE_COLUMN))[: 1 + lone]:
-        if form and form.format(axis, axis.upper()) in text:
+        if form and form.format(axis) in text:
             return reason
     return None
 

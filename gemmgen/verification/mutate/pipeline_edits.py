@@ -4,17 +4,16 @@ import ast
 import copy
 from collections.abc import Callable
 
-from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
+from gemmgen.base.ast_edits import Edit, call_of, expression
 
 WAIT, ARRIVE, EXPECT = "mbarrier.wait", "mbarrier.arrive", "mbarrier.expect"
-COPIES = ("load_block", "tma.async_copy_global_to_shared")
-STORES = ("store_block", "tma.async_copy_shared_to_global")
+COPIES, STORES = ("tma_load",), ("tma_store",)
 OTHER = {
-    "full": "free",
-    "free": "full",
-    "there": "taken",
-    "taken": "there",
-    "mine": "free",
+    "full": "empty",
+    "empty": "full",
+    "operand_full": "operand_empty",
+    "operand_empty": "operand_full",
+    "order": "empty",
 }
 """The barrier that is taken for another."""
 
@@ -61,20 +60,6 @@ def changed(function: str, place: int, form: str) -> Edit:
     return edit
 
 
-def counted(form: str) -> Edit:
-    """A barrier that is initialized for another number of arrivals."""
-
-    def edit(node: ast.AST) -> ast.AST | None:
-        call = call_of(node, "mbarrier.init")
-        count = keyword(call, "count") if call else None
-        if call is None or count is None:
-            return None
-        value = expression(form.format(ast.unparse(count.value)))
-        return with_keyword(call, "count", value)
-
-    return edit
-
-
 def passed_as(name: str, value: str) -> Edit:
     """Another value for what is passed as `k > 0`."""
 
@@ -90,7 +75,7 @@ def replaced(old: str, new: str) -> Edit:
     """An expression of this text that is read, replaced."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        read = isinstance(node, (ast.BinOp, ast.Call)) or (
+        read = isinstance(node, (ast.BinOp, ast.Call, ast.List)) or (
             isinstance(node, (ast.Name, ast.Attribute))
             and isinstance(node.ctx, ast.Load)
         )
@@ -132,11 +117,11 @@ def other_barrier(function: str) -> Edit:
 
 
 def next_stage(function: str) -> Edit:
-    """The barrier after the one, or of the other team."""
+    """The barrier after the one, or of the other consumer."""
 
     def changed(call: ast.Call, name: str) -> ast.expr:
         index = ast.unparse(call.args[0])
-        other = f"({index} + 1) % STAGES" if name in ("full", "free") else "0"
+        other = f"({index} + 1) % STAGES" if name in ("full", "empty") else "0"
         return expression(f"{name}.index({other})")
 
     return _first_argument(function, changed)
@@ -230,25 +215,22 @@ def swapped_corner(node: ast.AST) -> ast.AST | None:
     return new
 
 
-def shortened(old: str, new: str) -> Edit:
+def shortened(function: str, place: int, old: str, new: str) -> Edit:
     """Shared memory, or barriers, for fewer than there are."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        call = call_of(node, "gl.allocate_shared_memory")
-        if call is None:
+        call = call_of(node, function)
+        text = ast.unparse(call.args[place]) if call else ""
+        if not text.startswith(old):
             return None
-        text = ast.unparse(call.args[1])
-        if not text.startswith(f"[{old}"):
-            return None
-        shape = expression(text.replace(old, f"({new})", 1))
-        return ast.Call(call.func, [call.args[0], shape, *call.args[2:]], [])
+        return changed(function, place, text.replace(old, new, 1))(node)
 
     return edit
 
 
 def misnumbered(node: ast.AST) -> ast.AST | None:
     """The second consumer takes itself for the first."""
-    if not isinstance(node, ast.Tuple) or not node.elts:
+    if not isinstance(node, ast.Tuple) or len(node.elts) < 2:
         return None
     if ast.unparse(node.elts[0]) != "sums" or ast.unparse(node.elts[-1]) != "1":
         return None

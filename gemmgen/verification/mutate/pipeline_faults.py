@@ -17,7 +17,6 @@ from gemmgen.verification.mutate.pipeline_edits import (
     behind,
     bounded,
     changed,
-    counted,
     dropped,
     misnumbered,
     next_stage,
@@ -53,7 +52,7 @@ def same_pipeline(family: str, function: ast.stmt, node: ast.AST) -> str | None:
         return None
     lines = [line.strip() for line in ast.unparse(function).splitlines()]
     given_back = any(
-        wait == f"{_STORE_WAIT}(0)" and arrival.startswith(f"{ARRIVE}(taken")
+        wait == f"{_STORE_WAIT}(0)" and arrival.startswith(f"{ARRIVE}(operand_empty")
         for wait, arrival in pairwise(lines)
     )
     last = getattr(node, "lineno", 0) == function.body[-1].lineno
@@ -81,40 +80,53 @@ def _dropped() -> Iterator[tuple[str, Edit]]:
 def _barriers() -> Iterator[tuple[str, Edit]]:
     """Another barrier, phase, count or number of bytes."""
     yield "wait for the other phase", changed(WAIT, 1, "{} ^ 1")
-    yield "phase stands still", replaced("slot // STAGES & 1", "0")
-    yield "phase stands still", replaced("turn & 1", "0")
-    yield "phase stands still", replaced("turn // TEAMS & 1", "0")
-    yield "phase changes too late", replaced("slot // STAGES", "slot // (STAGES + 1)")
-    for function in (WAIT, ARRIVE, EXPECT):
+    yield "phase stands still", replaced("k_iter // STAGES & 1", "0")
+    yield "phase stands still", replaced("wave & 1", "0")
+    yield "phase stands still", replaced("wave // (1 + PINGPONG) & 1", "0")
+    yield (
+        "phase changes too late",
+        replaced("k_iter // STAGES", "k_iter // (STAGES + 1)"),
+    )
+    for function in (WAIT, ARRIVE):
         yield "barrier taken for another", other_barrier(function)
         yield "barrier of another stage", next_stage(function)
+    for filled, other, following in (
+        ("full.index(stage)", "empty.index(stage)", "full.index((stage + 1) % STAGES)"),
+        (
+            "operand_full.index(consumer)",
+            "operand_empty.index(consumer)",
+            "operand_full.index(0)",
+        ),
+    ):
+        yield "barrier taken for another", replaced(filled, other)
+        yield "barrier of another stage", replaced(filled, following)
     for count in ("{} + 1", "{} - 1"):
-        yield "barrier counts one more or less", counted(count)
+        yield "barrier counts one more or less", changed("barriers", 1, count)
+        yield "barrier counts one more or less", replaced(
+            "ARRIVALS", count.format("ARRIVALS")
+        )
     for size in ("{} + 16", "{} // 2"):
         yield "bytes expected that do not come", changed(EXPECT, 1, size)
 
 
 def _moved() -> Iterator[tuple[str, Edit]]:
     """Statements in the wrong order: the first of two behind the second."""
+    own, freed = "_smem.index(CONSUMER)", f"{ARRIVE}(operand_empty"
     for name, first, second in (
         ("stage read before its wait", f"{WAIT}(full", "acc = hopper.warpgroup_mma("),
-        ("stage released before its wait", f"acc = {_SUM_WAIT}", f"{ARRIVE}(free"),
-        ("stage expected before its wait", f"{WAIT}(free", EXPECT),
-        ("stage filled before its wait", f"{WAIT}(free", "slot += 1"),
-        ("operand read before its wait", f"{WAIT}(there", "{}_tiles.index(SELF).load"),
-        ("operand loaded before its wait", f"{WAIT}(taken", "{}_desc"),
-        ("fence before the store", "_tiles.index(SELF).store", _FENCE),
+        ("stage released before its wait", f"acc = {_SUM_WAIT}", f"{ARRIVE}(empty"),
+        ("stage expected before its wait", f"{WAIT}(empty", EXPECT),
+        ("stage filled before its wait", f"{WAIT}(empty", "k_iter += 1"),
+        ("operand read before its wait", f"{WAIT}(operand_full", f"{own}.load"),
+        ("operand loaded before its wait", f"{WAIT}(operand_empty", "_desc, ["),
+        ("fence before the store", f"{own}.store", _FENCE),
         ("tile stored before the fence", _FENCE, "_desc, [first_m"),
         ("tile written before the wait", f"{_STORE_WAIT}(0)", ".store("),
-        ("tile given back before it is read", ".load(layout)", f"{ARRIVE}(taken"),
-        (
-            "tile given back before it is stored",
-            f"{_STORE_WAIT}(0)",
-            f"{ARRIVE}(taken",
-        ),
-        ("turn not waited for", "if TEAMS == 2:\n    mbarrier.wait", "for k in"),
+        ("tile given back before it is read", ".load(layout)", freed),
+        ("tile given back before it is stored", f"{_STORE_WAIT}(0)", freed),
+        ("turn not waited for", "if PINGPONG:\n    mbarrier.wait", "for k in"),
     ):
-        yield name, behind(first, second.removeprefix("{}"))
+        yield name, behind(first, second)
 
 
 def _sums() -> Iterator[tuple[str, Edit]]:
@@ -126,43 +138,52 @@ def _sums() -> Iterator[tuple[str, Edit]]:
     yield "stage released that is not read", passed_as("pred", "True")
     yield "stage not released", passed_as("pred", "k > 1")
     yield "stage released too early", replaced(
-        "(slot + STAGES - 1) % STAGES", "slot % STAGES"
+        "(k_iter + STAGES - 1) % STAGES", "k_iter % STAGES"
     )
     yield "sum not turned back", undone("acc = acc.permute((1, 0))")
 
 
 def _rings() -> Iterator[tuple[str, Edit]]:
     """Blocks of shared memory that are not the ones."""
-    yield "ring of fewer stages", replaced("slot % STAGES", "slot % (STAGES - 1)")
+    yield "ring of fewer stages", replaced("k_iter % STAGES", "k_iter % (STAGES - 1)")
     yield "block of another stage", other_block("stage", "(stage + 1) % STAGES")
-    for part in ("i", "PART"):
-        old = f"stage * WARPGROUPS + {part}"
-        yield "part of another", other_block(old, "stage * WARPGROUPS")
-        yield "part of another stage", other_block(
-            old, f"(stage + 1) % STAGES * WARPGROUPS + {part}"
+    for wg in ("wg", "WG"):
+        old = f"stage * NUM_WGS + {wg}"
+        yield "slice of another", other_block(old, "stage * NUM_WGS")
+        yield "slice of another stage", other_block(
+            old, f"(stage + 1) % STAGES * NUM_WGS + {wg}"
         )
-    yield "tile of another", other_block("SELF", "1 - SELF")
-    yield "tile of another", other_block("SELF", "0")
-    yield "ring begun elsewhere", replaced("TEAM * blocks", "0")
-    yield "turn of the same", replaced("mine.index(1 - SELF)", "mine.index(SELF)")
-    yield "turn begun by the other", replaced("turn & 1 ^ 1 - SELF", "turn & 1 ^ SELF")
-    yield "ring allocated too short", shortened("STAGES", "STAGES - 1")
-    yield "ring allocated too short", shortened("CONSUMERS", "1")
+    yield "tile of another", other_block("CONSUMER", "1 - CONSUMER")
+    yield "tile of another", other_block("CONSUMER", "0")
+    yield "tile of another", other_block("consumer", "0")
+    yield "ring begun elsewhere", replaced("FIRST * k_blocks", "0")
+    yield "turn of the same", replaced(
+        "order.index(1 - CONSUMER)", "order.index(CONSUMER)"
+    )
+    yield "turn begun by the other", replaced(
+        "wave & 1 ^ 1 - CONSUMER", "wave & 1 ^ CONSUMER"
+    )
+    for function, place in (("buffers", 1), ("barriers", 0)):
+        for old, new in (("STAGES", "(STAGES - 1)"), ("CONSUMERS", "1")):
+            yield "ring allocated too short", shortened(function, place, old, new)
+    yield "ring allocated too short", replaced("[COUNT, 1]", "[COUNT - 1, 1]")
 
 
 def _tiles() -> Iterator[tuple[str, Edit]]:
     """Tiles and K blocks that nobody computes, or that are not where they belong."""
-    yield "last tile lost", bounded("tiles_m * tiles_n", "tiles_m * tiles_n - 1")
+    yield "last tile lost", bounded("tiles", "tiles - 1")
     yield "tile stride", bounded("tl.num_programs(0)", "1")
-    yield "tile stride", bounded("TEAMS * tl.num_programs(0)", "tl.num_programs(0)")
-    yield "team's tiles are the other's", replaced(
-        "tl.program_id(0) + TEAM * tl.num_programs(0)", "tl.program_id(0)"
+    yield "tile stride", bounded(
+        "(1 + PINGPONG) * tl.num_programs(0)", "tl.num_programs(0)"
+    )
+    yield "a consumer's tiles are the other's", replaced(
+        "tl.program_id(0) + FIRST * tl.num_programs(0)", "tl.program_id(0)"
     )
     yield "last K block lost", bounded("K", "K - BLOCK_K")
-    yield "last K block lost", bounded("blocks", "blocks - 1")
+    yield "last K block lost", bounded("k_blocks", "k_blocks - 1")
     yield "K block loaded again", same_k
-    for part in ("i", "PART"):
-        for side in ("COLUMNS", "ROWS"):
-            yield "part of a tile", without_term(f"{part} * {side}")
+    for wg in ("wg", "WG"):
+        for side in ("BLOCK_N_PER_WG", "BLOCK_M_PER_WG"):
+            yield "slice of a tile", without_term(f"{wg} * {side}")
     yield "corner's coordinates swapped", swapped_corner
     yield "consumers of one number", misnumbered

@@ -132,7 +132,7 @@ def _changed(folder: Path, subject: Subject, stem: str, mutant: Mutant) -> Subje
     files = [file_of(plan, one) for one in stems(plan)]
     texts = {name: _text(subject, name) for name in (*files, *SHARED)}
     write(own, {**texts, file_of(plan, stem): mutant.source})
-    return Subject(plan, own / file_of(plan), subject.spec, schedule=mutant.schedule)
+    return Subject(plan, own / file_of(plan), subject.spec, file=mutant.file)
 
 
 def _of_shared(folder: Path) -> Iterator[_Trial]:

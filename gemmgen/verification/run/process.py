@@ -46,15 +46,15 @@ _START = [
 class Subject:
     """A kernel to verify: its plan, its launcher's file, and the spec it comes from.
 
-    `share` is one of so many parts of its steps; with a `schedule`, only its tiles are
-    tried.
+    `share` is one of so many parts of its steps; with a `file`, only the tiles of its
+    schedules are tried.
     """
 
     plan: Plan
     path: Path
     spec: str = "SPEC"
     share: tuple[int, int] = (0, 1)
-    schedule: str | None = None
+    file: str | None = None
 
     @property
     def folder(self) -> Path:
@@ -140,7 +140,7 @@ class Process:
             run.profile,
             run.seed,
             subject.share,
-            subject.schedule,
+            subject.file,
             environment,
         )
         with suppress(BrokenPipeError):

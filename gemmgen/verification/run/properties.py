@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
+from gemmgen.tables.schedules import SCHEDULES
 from gemmgen.verification.basics.profiles import Profile
 from gemmgen.verification.cases.cases import Case
 from gemmgen.verification.cases.views import DESCRIBABLE
@@ -45,7 +46,7 @@ def run(trial: Trial, profile: Profile, number: int) -> None:
     )
     if not trial.on_gpu:
         found = [*found, *pipelined(trial.plan, trial.module)]
-    found = [one for one in found if trial.schedule in (None, one.schedule)]
+    found = [one for one in found if trial.file in (None, SCHEDULES[one.schedule].file)]
     first, count = trial.share
     for step in list(_steps(trial, found, profile, number))[first::count]:
         step()
@@ -59,7 +60,7 @@ def _steps(
     They do not depend on how many processes share them, so that a seed repeats.
     """
     yield trial.refuse
-    if trial.schedule is None:  # else one is forced throughout
+    if trial.file is None:  # else one is forced throughout
         yield partial(trial.choose, number)
     for one in found:
         if isinstance(one, Pipelined):  # first, for they find most that is wrong

@@ -45,8 +45,8 @@ class Trial:
 
     `beat` is told every example before it runs, so that a crash has a name. Of so many
     processes that share a kernel's steps, `share` says which this one is. With a
-    `schedule`, only its tiles are tried. `ran` and `largest` are the schedules that
-    have run and the largest M, N and K.
+    `file`, only the tiles of its schedules are tried. `ran` and `largest` are the
+    schedules that have run and the largest M, N and K.
     """
 
     plan: Plan
@@ -54,7 +54,7 @@ class Trial:
     device: torch.device
     beat: Callable[[str], object]
     share: tuple[int, int] = (0, 1)
-    schedule: str | None = None
+    file: str | None = None
     examples: int = 0
     worst: float = 0.0
     ran: set[str] = field(default_factory=set)

@@ -36,7 +36,7 @@ def job(
     profile: str,
     seed: int,
     share: tuple[int, int],
-    schedule: str | None,
+    file: str | None,
     environment: Mapping[str, str],
 ) -> str:
     """One job as a line of JSON."""
@@ -48,7 +48,7 @@ def job(
             "profile": profile,
             "seed": seed,
             "share": share,
-            "schedule": schedule,
+            "file": file,
             "environment": dict(environment),
         }
     )
@@ -178,7 +178,7 @@ def _verified(
         torch.device(order["device"]),
         beat,
         (first, count),
-        order["schedule"],
+        order["file"],
     )
     status, story = "passed", ""
     try:

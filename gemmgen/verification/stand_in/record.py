@@ -95,7 +95,7 @@ def difference(one: Launched, other: Launched, ours: Sequence[str]) -> None:
     mine, theirs = named(one), named(other)
     places = {f"{name}_ptr" for name in ours}
     if one.grid[1] == 1 or one.capture is not None or one.thread != other.thread:
-        places |= {"parts_ptr", "count_ptr"}
+        places |= {"partials_ptr", "counters_ptr"}
     for name, value in mine.items():
         found = theirs[name]
         if name.removesuffix("_desc") in ours and isinstance(value, Described):
