@@ -35,8 +35,8 @@ _SHARED = {
     "dispatch": {"Launches", "Schedule"},
     "remember": {"remembered"},
     "device": {
-        "aligned", "barriers", "buffers", "finishes", "span", "span_in", "split_range",
-        "sum_splits", "swizzle", "tma_load", "tma_store",
+        "aligned", "bars", "buffers", "finishes", "ring", "span", "span_in",
+        "split_range", "sum_splits", "swizzle", "tma_load", "tma_store",
     },
     "functions": {op.name for op in OPS.values() if not op.in_place},
     "support": {"rows"},

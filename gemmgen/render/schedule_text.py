@@ -62,9 +62,10 @@ class ScheduleText:
         specialized = row.specialized
         used = {
             "aligned": text.aligns,
-            "barriers": specialized,
+            "bars": specialized,
             "buffers": specialized,
             "finishes": text.splits,
+            "ring": specialized,
             "span": not specialized and "offs_" in lines,
             "span_in": specialized and "offs_" in lines,
             "split_range": text.splits,

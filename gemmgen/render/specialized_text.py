@@ -93,12 +93,12 @@ class SpecializedText(ConsumerText):
         counts = {one.name: "STAGES" for one in (self.plan.a, self.plan.b)}
         counts[self.left.name] = "STAGES * NUM_WGS"
         counts |= dict.fromkeys(self._own_buffers, "CONSUMERS")
-        arrivals = {"full": "STAGES, 1", "empty": "STAGES, NUM_WGS"}
-        arrivals["order"] = "CONSUMERS, NUM_WGS == 1"
-        arrivals |= dict.fromkeys(self.consumer_barriers[1:], "CONSUMERS, 1")
+        operands = ["operand_full, operand_empty = ring(CONSUMERS, 1)"]
         return [
             *(f"{name}_smem = buffers({name}_desc, {n})" for name, n in counts.items()),
-            *(f"{name} = barriers({told})" for name, told in arrivals.items()),
+            "full, empty = ring(STAGES, NUM_WGS)",
+            "order = bars(CONSUMERS, NUM_WGS == 1)",
+            *operands * bool(self.matrices),
         ]
 
     @property

@@ -94,7 +94,7 @@ def buffers(desc, COUNT: gl.constexpr):
 
 
 @gluon.jit
-def barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
+def bars(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
     """COUNT barriers, whose phases end when so many have arrived.
 
     With no arrivals nobody waits for them, and the compiler gives their memory to
@@ -105,6 +105,20 @@ def barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
         for i in gl.static_range(COUNT):
             mbarrier.init(made.index(i), count=ARRIVALS)
     return made
+
+
+@gluon.jit
+def ring(COUNT: gl.constexpr, READERS: gl.constexpr):
+    """The barriers of COUNT buffers in turn: each full, each empty for all readers.
+
+    Made ready in pairs, since threads wait for each other between two of one kind.
+    """
+    full = bars(COUNT, 0)
+    empty = bars(COUNT, 0)
+    for i in gl.static_range(COUNT):
+        mbarrier.init(full.index(i), count=1)
+        mbarrier.init(empty.index(i), count=READERS)
+    return full, empty
 
 
 @gluon.jit

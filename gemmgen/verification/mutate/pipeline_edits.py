@@ -4,7 +4,7 @@ import ast
 import copy
 from collections.abc import Callable
 
-from gemmgen.base.ast_edits import Edit, call_of, expression
+from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
 
 WAIT, ARRIVE, EXPECT = "mbarrier.wait", "mbarrier.arrive", "mbarrier.expect"
 COPIES, STORES = ("tma_load",), ("tma_store",)
@@ -56,6 +56,20 @@ def changed(function: str, place: int, form: str) -> Edit:
         old = f"({ast.unparse(call.args[place])})"
         new.args[place] = expression(form.format(old))
         return new
+
+    return edit
+
+
+def counted(form: str) -> Edit:
+    """A barrier that is initialized for another number of arrivals."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        call = call_of(node, "mbarrier.init")
+        count = keyword(call, "count") if call else None
+        if call is None or count is None:
+            return None
+        value = expression(form.format(ast.unparse(count.value)))
+        return with_keyword(call, "count", value)
 
     return edit
 

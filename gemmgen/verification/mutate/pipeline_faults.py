@@ -17,6 +17,7 @@ from gemmgen.verification.mutate.pipeline_edits import (
     behind,
     bounded,
     changed,
+    counted,
     dropped,
     misnumbered,
     next_stage,
@@ -101,10 +102,9 @@ def _barriers() -> Iterator[tuple[str, Edit]]:
         yield "barrier taken for another", replaced(filled, other)
         yield "barrier of another stage", replaced(filled, following)
     for count in ("{} + 1", "{} - 1"):
-        yield "barrier counts one more or less", changed("barriers", 1, count)
-        yield "barrier counts one more or less", replaced(
-            "ARRIVALS", count.format("ARRIVALS")
-        )
+        for function in ("bars", "ring"):
+            yield "barrier counts one more or less", changed(function, 1, count)
+        yield "barrier counts one more or less", counted(count)
     for size in ("{} + 16", "{} // 2"):
         yield "bytes expected that do not come", changed(EXPECT, 1, size)
 
@@ -163,7 +163,7 @@ def _rings() -> Iterator[tuple[str, Edit]]:
     yield "turn begun by the other", replaced(
         "wave & 1 ^ 1 - CONSUMER", "wave & 1 ^ CONSUMER"
     )
-    for function, place in (("buffers", 1), ("barriers", 0)):
+    for function, place in (("buffers", 1), ("bars", 0), ("ring", 0)):
         for old, new in (("STAGES", "(STAGES - 1)"), ("CONSUMERS", "1")):
             yield "ring allocated too short", shortened(function, place, old, new)
     yield "ring allocated too short", replaced("[COUNT, 1]", "[COUNT - 1, 1]")
