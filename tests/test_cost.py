@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemmgen.cost.resources import fits
-from gemmgen.cost.tile import FILL, Product, Tile
 from gemmgen.cost.time import (
     MAX_STAGES,
     best_stages,
@@ -19,11 +18,11 @@ from gemmgen.cost.time import (
     row_bytes,
 )
 from gemmgen.hardware.targets import TARGETS, Target
-from gemmgen.schedules import why_not
-from gemmgen.schedules.base import Kernel
+from gemmgen.schedules import SCHEDULES, why_not
+from gemmgen.schedules.parts.schedule import Kernel
+from gemmgen.schedules.parts.tile import FILL, Product, Tile
 from gemmgen.select.candidates import candidates
 from gemmgen.select.specials import specials
-from gemmgen.tables.schedules import SCHEDULES
 
 H200 = TARGETS["sm_90"]
 HALF = Product("bf16", 2, 2, 2)

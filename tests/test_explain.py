@@ -16,12 +16,12 @@ import pytest
 import gemmgen
 from gemmgen.cli.main import main
 from gemmgen.cost.resources import fits, resident, shared_memory
-from gemmgen.cost.tile import Tile
 from gemmgen.cost.time import estimate, predicted_time
 from gemmgen.explanation import Argument, argue
 from gemmgen.explanation.serving import target_of
 from gemmgen.explanation.text import as_text
 from gemmgen.hardware.targets import TARGETS
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select import plan as planning
 from gemmgen.select.tile_text import parsed
 from gemmgen.select.tuning_file import beside, read

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmgen.cost.tile import FILL, Tile
+from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules.parts.tile import FILL, Tile
 from gemmgen.select.tile_text import parsed, spelled
-from gemmgen.tables.schedules import SCHEDULES
 
 
 @st.composite

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gemmgen.base.errors import SpecErrors, UsageError
 from gemmgen.cli.main import main
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import TARGETS
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select import tuning_file
 from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.plan import load

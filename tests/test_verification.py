@@ -14,8 +14,8 @@ from hypothesis.errors import FlakyFailure
 from gemmgen.cli.main import main
 from gemmgen.output import builder
 from gemmgen.render.parts import file_of, stems
+from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import load
-from gemmgen.tables.schedules import SCHEDULES
 from gemmgen.verification.basics.failure import told
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.example import subject

@@ -10,7 +10,6 @@ from itertools import count
 
 from gemmgen.base.errors import UsageError, one_of, quoted
 from gemmgen.cost.resources import (
-    accumulator_registers,
     fits,
     instruction,
     registers,
@@ -36,6 +35,8 @@ from gemmgen.explanation.facts import (
 from gemmgen.explanation.serving import Case, calibrated, offers, target_of, tuning_of
 from gemmgen.hardware.gpus import target_named, unknown_target
 from gemmgen.hardware.targets import TARGETS
+from gemmgen.schedules import schedule_of
+from gemmgen.schedules.parts.memory import accumulator_registers
 from gemmgen.select.plan import Plan
 from gemmgen.select.tile_text import spelled
 from gemmgen.select.tuning_file import FOLDER, Tuning
@@ -132,10 +133,10 @@ def _stages(case: Case, cost: Estimate) -> Stages:
 
 
 def _depths(case: Case) -> list[Depth]:
-    """Every depth up to `_DEEPEST`, or the tile's own; gemv has no ring."""
+    """Every depth up to `_DEEPEST`, or the tile's own; some have no ring."""
     product, target = case.plan.product, case.target
     deepest = max(case.tile.stages, _DEEPEST)
-    last = 1 if case.tile.streams else deepest
+    last = 1 if schedule_of(case.tile).memory_bound else deepest
     tiles = [replace(case.tile, stages=stages) for stages in range(1, last + 1)]
     return [
         Depth(
@@ -165,7 +166,7 @@ def _occupancy(case: Case) -> Occupancy:
         fitting=fitting,
         resident=resident(tile, product, target),
         limited_by=min(fitting, key=lambda limit: fitting[limit]),
-        looping=tile.loops,
+        looping=schedule_of(tile).persistent,
     )
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gemmgen.cost.resources import fits
-from gemmgen.cost.tile import Tile
 from gemmgen.cost.time import fills, predicted_time
 from gemmgen.explanation.facts import Choice, Offer, TableRow
 from gemmgen.hardware.targets import TARGETS, Target
-from gemmgen.schedules import why_not
-from gemmgen.schedules.base import Kernel
+from gemmgen.schedules import SCHEDULES, described, schedule_of, why_not
+from gemmgen.schedules.parts.schedule import Kernel
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.model_table import describes_operands, serves
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
@@ -22,7 +22,6 @@ from gemmgen.select.tuning_file import Measured, Tuning
 from gemmgen.spec.schema import AUTO
 from gemmgen.spec.shapes import Shape
 from gemmgen.tables.dtypes import DTYPES
-from gemmgen.tables.schedules import SCHEDULES, described
 
 _DESCRIBED = 16
 """Bytes that rows of a described tensor are a multiple of."""
@@ -93,7 +92,7 @@ class Case:
             detours["if none can describe an operand or result"] = self._first(
                 all_=False
             )
-        if row.tile.described:
+        if schedule_of(row.tile).described:
             detours["if no descriptor can describe a tensor"] = self._first(plain=True)
         found = self._told(number, row)
         told = {when: self._told(*one) for when, one in detours.items()}
@@ -111,7 +110,7 @@ class Case:
             if row.architecture <= self.target.architecture
             and _holds(row, self.shape, self.target)
             and (all_ or not describes_operands(row.tile))
-            and not (plain and row.tile.described)
+            and not (plain and schedule_of(row.tile).described)
             and not undescribed(self.plan, self.shape, row.tile.schedule)
         )
 
@@ -184,7 +183,8 @@ def _offer(case: Case, name: str) -> Offer:
     plan, title = case.plan, SCHEDULES[name].title
     reason = why_not(name, Kernel(plan.layout, plan.product, case.target))
     reason = reason or undescribed(plan, case.shape, name)
-    if reason is None and SCHEDULES[name].streams and case.shape.m > 1:
+    most = SCHEDULES[name].most_rows
+    if reason is None and most is not None and case.shape.m > most:
         reason = f"{name} reads all of B once for each of the {case.shape.m} rows of A"
     tiles = [tile for tile in case.candidates if tile.schedule == name]
     if reason is None and not tiles:

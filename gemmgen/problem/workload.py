@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from gemmgen.cost.tile import Product
 from gemmgen.epilogue.checked import Epilogue
 from gemmgen.problem.tensors import Operand, Result, buffers
+from gemmgen.schedules.parts.tile import Product
 from gemmgen.spec.parse import KernelSpec
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from gemmgen.problem.tensors import Operand, buffers
 from gemmgen.render.kernel_text import KernelText
+from gemmgen.schedules import from_registers, transposes
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import Matrix
-from gemmgen.tables.schedules import from_registers, transposes
 
 _INSTRUCTION_BYTES = 32
 """Bytes of K that one wgmma multiplies (PTX ISA, wgmma shapes)."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from gemmgen.render.kernel_text import KernelText, helpers
 from gemmgen.render.parts import shared
 from gemmgen.render.specialized_text import SpecializedText
+from gemmgen.schedules import SCHEDULES, transposes
 from gemmgen.select.plan import Plan
-from gemmgen.tables.schedules import SCHEDULES, transposes
 
 _TRITON = """import triton
 import triton.language as tl
@@ -60,7 +60,7 @@ class ScheduleText:
         used = {
             "load_block": row.specialized,
             "store_block": row.specialized and text.described("results"),
-            "swizzle": not row.streams,
+            "swizzle": not row.memory_bound,
         }
         return [name for name, needed in used.items() if needed]
 

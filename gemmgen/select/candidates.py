@@ -3,15 +3,14 @@
 from dataclasses import replace
 
 from gemmgen.cost.resources import (
-    accumulator_registers,
-    block_k,
     instruction,
     why_not_compiled,
 )
 from gemmgen.cost.split_product import line_bytes, most_accumulator_registers
-from gemmgen.cost.tile import GROUP_M, LINE_BYTES, Product, Tile
 from gemmgen.cost.time import best_stages
 from gemmgen.hardware.targets import Target
+from gemmgen.schedules.parts.memory import accumulator_registers, block_k
+from gemmgen.schedules.parts.tile import GROUP_M, LINE_BYTES, Product, Tile
 
 _FMA_BLOCK_BYTES = LINE_BYTES // 2
 """Bytes of K in a block of multiply-adds, which keep the block of A and B in registers.

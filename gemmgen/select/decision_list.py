@@ -10,7 +10,7 @@ from itertools import product
 from operator import add, itemgetter
 from typing import Any
 
-from gemmgen.cost.tile import Tile
+from gemmgen.schedules.parts.tile import Tile
 
 Sizes = tuple[int, int, int]
 Limits = tuple[float, float, float]

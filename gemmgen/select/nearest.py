@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from gemmgen.cost.tile import Tile
+from gemmgen.schedules.parts.tile import Tile
 
 
 def nearest_fitting(tile: Tile, fits: Callable[[Tile], bool]) -> Tile | None:

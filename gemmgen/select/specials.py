@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 
-from gemmgen.cost.resources import accumulator_registers, block_k, instruction
+from gemmgen.cost.resources import instruction
 from gemmgen.cost.split_product import line_bytes, most_accumulator_registers
-from gemmgen.cost.tile import FILL, GROUP_M, LINE_BYTES, Product, Tile
 from gemmgen.cost.time import best_stages
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules import MODULES
-from gemmgen.tables.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, schedule_of
+from gemmgen.schedules.parts.memory import accumulator_registers, block_k
+from gemmgen.schedules.parts.tile import GROUP_M, LINE_BYTES, Product, Tile
 
 _FMA = (32, 32)
 """m, n of the tile for multiply-adds; with more some layout spills, for the block of A
@@ -22,16 +22,14 @@ def specials(
 
     `burden` is that of the epilogue, in tiles beside the accumulator.
     """
-    found, streams = [], SCHEDULES[schedule].streams
-    line = LINE_BYTES if streams else line_bytes(product, target)
-    for m, n, blocks, warps, split_k in MODULES[schedule].sizes(product):
-        if not streams and _one_line(schedule, m, product, target):
+    found, row = [], SCHEDULES[schedule]
+    line = LINE_BYTES if row.memory_bound else line_bytes(product, target)
+    for m, n, blocks, warps, split_k in row.sizes(product, target):
+        if not row.memory_bound and _one_line(m, product, target):
             blocks = 1
-        if _parts_spill(schedule, m, split_k, product, target):
-            continue
         k = block_k(blocks * line, product)
         tile = Tile(m, n, k, GROUP_M, 1, warps, schedule, split_k)
-        fma = not streams and instruction(tile, product, target) == "fma"
+        fma = not row.memory_bound and instruction(tile, product, target) == "fma"
         if fma != ((m, n) == _FMA):
             continue
         stages = best_stages(tile, product, target)
@@ -40,43 +38,17 @@ def specials(
     return found
 
 
-def _parts_spill(
-    schedule: str, m: int, split_k: int, product: Product, target: Target
-) -> bool:
-    """Whether parts of K spill 8 bytes in some kernel.
-
-    32 rows in many parts do in tf32 for sm_90 and in bf16 with gelu for sm_80 (Triton
-    3.6), 64 in tma with fp32 results for sm_100 (3.9), tf32x3 in tma for sm_120 (3.6).
-    """
-    described = SCHEDULES[schedule].described
-    if product.mma.terms > 1 and described and target.unit == "mma":
-        return split_k == FILL
-    if (m, split_k) == (32, 2 * FILL):
-        return product.mma.one_k_major or target.unit == "mma"
-    wide = product.out_bytes == 4 and target.unit == "tcgen05"
-    return bool(wide and described and (m, split_k) == (64, FILL))
-
-
-def _one_line(schedule: str, m: int, product: Product, target: Target) -> bool:
-    """Whether two cache lines of K spill 8 or 16 bytes in some layout.
-
-    Triton 3.9, but for tf32 in split_k for sm_90: Triton 3.6.
-    """
-    row, mma = SCHEDULES[schedule], product.mma
-    if mma.terms > 1 or (mma.k_major and row.splits and not row.described):
-        return True
-    return target.unit == "tcgen05" and m >= 64
+def _one_line(m: int, product: Product, target: Target) -> bool:
+    """Whether two cache lines of K spill 8 or 16 bytes in some layout (Triton 3.9)."""
+    return product.mma.terms > 1 or (target.unit == "tcgen05" and m >= 64)
 
 
 def _holds(tile: Tile, product: Product, target: Target, burden: int) -> bool:
     """Whether a thread's registers hold the accumulator beside all else.
 
-    The parts of a product split in three live there too. The consumers of a specialized
-    kernel compute no addresses, which leaves them more.
+    The parts of a product split in three live there too.
     """
     most = most_accumulator_registers(product, target)
     if accumulator_registers(tile, product) <= most:
         return True
-    tiles = 2 if tile.specialized else 1
-    pointers = tile.loops and not tile.specialized and product.matrix_bytes > 0
-    return product.mma.terms == 1 and burden + pointers <= tiles
+    return product.mma.terms == 1 and burden <= schedule_of(tile).spare_tiles(product)

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from gemmgen.cost.resources import shared_memory
-from gemmgen.cost.tile import Product, Tile
 from gemmgen.hardware.targets import TARGETS, Rates, Target
+from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.model_table import modelled
 from gemmgen.select.nearest import nearest_fitting

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from gemmgen.base.errors import Location, Mistakes, described, one_of, unknown
 from gemmgen.base.files import blamed
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.gpus import target_named
 from gemmgen.hardware.targets import TARGETS, Rates
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.tile_text import parsed, spelled
 from gemmgen.spec import shapes

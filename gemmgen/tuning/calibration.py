@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from gemmgen.base.errors import UsageError
-from gemmgen.cost.tile import Product, Tile
 from gemmgen.cost.time import predicted_time
 from gemmgen.hardware.targets import TARGETS, Rates, Target
+from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select import tuning_file
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tuning_file import Tuning

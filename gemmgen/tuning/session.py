@@ -9,10 +9,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gemmgen.base.errors import EnvironmentMissing, UsageError, quoted
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.measurement import Gpu, environment
 from gemmgen.measurement.gpu import architecture, require
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select import tuning_file
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tile_text import spelled

@@ -14,15 +14,15 @@ from typing import Any
 
 import torch
 
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import Target
 from gemmgen.measurement import Device, Problem, judge, problem, race
 from gemmgen.output import alone
+from gemmgen.schedules import SCHEDULES, described
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
 from gemmgen.select.tile_text import spelled
 from gemmgen.spec.shapes import Shape
-from gemmgen.tables.schedules import SCHEDULES, described
 from gemmgen.tuning.candidates import at_shape, candidates
 from gemmgen.verification.example import subject
 

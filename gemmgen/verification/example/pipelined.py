@@ -10,9 +10,9 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+from gemmgen.schedules import transposes
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
-from gemmgen.tables.schedules import transposes
 from gemmgen.verification.cases.cases import Case, input_tensors
 from gemmgen.verification.example.fixed import numbered
 from gemmgen.verification.example.subject import ANYWHERE, Variant, runtime

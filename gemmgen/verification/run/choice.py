@@ -17,11 +17,11 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from gemmgen.cost.tile import Tile
 from gemmgen.cost.time import FULL
 from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.schedules import SCHEDULES, described
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
-from gemmgen.tables.schedules import SCHEDULES, described
 from gemmgen.verification.cases.roles import tensor_roles
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.interpret.hardware import (
