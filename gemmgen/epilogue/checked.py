@@ -12,10 +12,16 @@ from gemmgen.tables.functions import OPS
 
 @dataclass(frozen=True)
 class Axes:
-    """What an operand's index says: its sizes, and how it meets the tile [m, n]."""
+    """What an operand's index says: its sizes, and how it meets the tile [m, n].
+
+    Kernel text: `offsets` of a tile's elements, from the strides along the axes that
+    braces name, and their `mask`; `broadcast` follows what was loaded in a formula.
+    """
 
     axes: tuple[str, ...]
-    broadcast: str
+    offsets: str
+    mask: str
+    broadcast: str = ""
 
     @property
     def text(self) -> str:
@@ -26,10 +32,14 @@ class Axes:
 AXES: dict[tuple[str, ...], Axes] = {
     row.axes: row
     for row in (
-        Axes((), ""),
-        Axes(("n",), "[None, :]"),
-        Axes(("m",), "[:, None]"),
-        Axes(("m", "n"), ""),
+        Axes((), "", ""),
+        Axes(("n",), "offs_n * {n}", "mask_n", "[None, :]"),
+        Axes(("m",), "offs_m * {m}", "mask_m", "[:, None]"),
+        Axes(
+            ("m", "n"),
+            "offs_m[:, None] * {m} + offs_n[None, :] * {n}",
+            "mask_m[:, None] & mask_n[None, :]",
+        ),
     )
 }
 

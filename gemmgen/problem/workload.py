@@ -32,7 +32,7 @@ def product_of(
         tile_bytes=sum(own),
         layout=spec.layout,
         vector_bytes=max(vectors, default=0),
-        matrix_bytes=sum(size[one.name] for one in operands if one.is_matrix),
+        matrix_bytes=sum(size[one.name] for one in operands if len(one.axes) == 2),
         result_bytes=sum(size[one.name] for one in results),
         passed=len(operands) + len(results) - 1,
         operations=epilogue.instructions,

@@ -229,8 +229,8 @@ class ConsumerText(KernelText):
         return lines
 
     def _points_along(self, axis: str) -> bool:
-        vectors = any(one.axes == (axis,) for one in self.plan.operands)
-        return vectors or not self.described("results")
+        vectors = [one for one in self.plan.tensors if not one.is_matrix]
+        return any(axis in one.axes for one in vectors) or not self.described("results")
 
 
 def _rows_first(matrix: Matrix, block: str) -> str:

@@ -225,11 +225,18 @@ def as_matrices(plan: Plan, call: Call) -> Inputs:
 
 
 def _spread(operand: Operand, tensor: Tensor) -> Tensor:
-    if operand.axes == ("n",):
-        return tensor[None, :]
-    if operand.axes == ("m",):
-        return tensor.reshape(-1, 1)
-    return _as_matrix(tensor)
+    """The tensor as a matrix [M, N], of one row or column where it has no such axis.
+
+    Axes beside those of its index are other leading ones of m.
+    """
+    axes, more = operand.axes, tensor.dim() - len(operand.axes)
+    if "m" in axes:
+        at = axes.index("m")
+        before, rows = tensor.shape[:at], tensor.shape[at : at + 1 + more]
+        after = tensor.shape[at + 1 + more :]
+        tensor = tensor.reshape(*before, math.prod(rows), *after)
+    tensor = tensor.permute([axes.index(axis) for axis in "mn" if axis in axes])
+    return tensor[tuple(slice(None) if axis in axes else None for axis in "mn")]
 
 
 def _as_matrix(tensor: Tensor) -> Tensor:
