@@ -258,7 +258,7 @@ def explain_error(
     _need("explain --shape", "torch", "hypothesis")
     from gemmgen.verification.example import sizes
 
-    return explanation.sized(sizes.described(*shape), sizes.sizes(plan, *shape))
+    return explanation.sized(sizes.describe_draw(*shape), sizes.sizes(plan, *shape))
 
 
 def _need(what: str, *packages: str, extra: str = "gpu") -> None:

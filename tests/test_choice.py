@@ -26,7 +26,7 @@ from gemmgen.select.model_table import (
     serves,
 )
 from gemmgen.select.plan import Plan, plans
-from gemmgen.select.specials import specials
+from gemmgen.select.schedule_tiles import schedule_tiles
 from gemmgen.select.table import Table
 from gemmgen.spec.parse import parse
 
@@ -244,12 +244,12 @@ PRODUCTS = [
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_specials_fit_and_are_complete(schedule: str, target: str) -> None:
+def test_tiles_of_schedules_fit_and_are_complete(schedule: str, target: str) -> None:
     for product in PRODUCTS:
         if why_not(schedule, Kernel(product.layout, product, TARGETS[target])):
             continue
-        for burden in (0, 1, 3):
-            found = specials(schedule, product, TARGETS[target], burden)
+        for live_tiles in (0, 1, 3):
+            found = schedule_tiles(schedule, product, TARGETS[target], live_tiles)
             assert len(set(found)) == len(found)
             for tile in found:
                 assert tile.schedule == schedule
@@ -259,11 +259,12 @@ def test_specials_fit_and_are_complete(schedule: str, target: str) -> None:
                 assert accumulator_registers(tile, product) <= 128
 
 
-def test_specials_are_more_where_the_epilogue_is_light() -> None:
+def test_tiles_of_schedules_are_more_where_the_epilogue_is_light() -> None:
     target = TARGETS["sm_90"]
     light, heavy = (
-        specials("warp_specialized", PRODUCTS[0], target, burden) for burden in (0, 3)
+        schedule_tiles("warp_specialized", PRODUCTS[0], target, live_tiles)
+        for live_tiles in (0, 3)
     )
     assert len(light) == 4
     assert set(heavy) < set(light)
-    assert specials("tiled", PRODUCTS[0], target, 0) == []
+    assert schedule_tiles("tiled", PRODUCTS[0], target, 0) == []

@@ -26,7 +26,7 @@ from gemmgen.select import plan
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.aligned import compile_aligned, jit_function
-from gemmgen.verification.example.fixed import plain
+from gemmgen.verification.example.edge_cases import plain
 from gemmgen.verification.machine.machine_code import dump
 from gemmgen.verification.oracle.comparison import Block
 from gemmgen.verification.run.process import Subject

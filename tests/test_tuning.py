@@ -27,12 +27,12 @@ from gemmgen.select import tuning_file  # noqa: E402
 from gemmgen.select.decision_list import ANY, Rule  # noqa: E402
 from gemmgen.select.model_table import describes_operands  # noqa: E402
 from gemmgen.select.plan import Plan, plans  # noqa: E402
-from gemmgen.select.tile_text import parsed, spelled  # noqa: E402
+from gemmgen.select.tile_text import format_tile, parse_tile  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402
 from gemmgen.spec.shapes import Shape  # noqa: E402
 from gemmgen.tuning import session  # noqa: E402
 from gemmgen.tuning.candidates import MOST, at_shape, candidates  # noqa: E402
-from gemmgen.tuning.choice import _passing, rules_for  # noqa: E402
+from gemmgen.tuning.measured_table import _passing, rules_for  # noqa: E402
 from gemmgen.tuning.trial import Trial  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402
 
@@ -62,7 +62,7 @@ def test_candidates_fit_and_hold_the_table_s_own(name: str, target: str) -> None
     for tile in found:
         assert fits(tile, plan.product, where)
         assert accumulator_registers(tile, plan.product) <= 128
-        assert parsed(spelled(tile)) == tile
+        assert parse_tile(format_tile(tile)) == tile
         assert tile.schedule != "warp_specialized" or target == "sm_90"
 
 
@@ -337,7 +337,7 @@ from gemmgen.select.plan import plans
 from gemmgen.spec.shapes import Shape
 from gemmgen.spec.parse import parse
 from gemmgen.hardware.targets import TARGETS
-from gemmgen.select.tile_text import parsed, spelled
+from gemmgen.select.tile_text import format_tile, parse_tile
 from gemmgen.tuning import trial
 from tests.fake_device import FakeDevice
 
@@ -346,7 +346,7 @@ def race_once(calls, device, **options):  # the interpreter is slow
 
 SPEC = "gemmgen: 1\\nkernels: [{name: one, op: linear, dtype: fp16}]"
 (plan,) = plans(parse(SPEC, "spec.yaml"))
-tiles = [parsed(text) for text in (
+tiles = [parse_tile(text) for text in (
     "tiled 16x16x16 s2 w4", "split_k 16x16x16 k2 s2 w4", "tma 16x16x16 k3 s2 w4",
     "persistent 16x16x16 s2 w4", "gemv 1x2x64 s1 w4",
 )]
@@ -396,8 +396,10 @@ FILE = Path("tuning/nvidia_h200.yaml")
 
 
 TRIED = [
-    *map(parsed, ("tma 16x64x128 s5 w4", "tma 128x128x64 s4 w4")),
-    *map(parsed, ("warp_specialized 128x128x64 s5 w4", "persistent 128x128x64 s4 w8")),
+    *map(parse_tile, ("tma 16x64x128 s5 w4", "tma 128x128x64 s4 w4")),
+    *map(
+        parse_tile, ("warp_specialized 128x128x64 s5 w4", "persistent 128x128x64 s4 w8")
+    ),
 ]
 
 
@@ -575,7 +577,7 @@ def test_a_shape_at_which_nothing_could_be_timed_breaks_nothing(
 def test_what_was_left_out_is_told(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tile = parsed("tma 64x64x128 s5 w4")
+    tile = parse_tile("tma 64x64x128 s5 w4")
     monkeypatch.setattr(Raced, "left_out_of_all", {tile: "spills 8 registers"})
     said: list[str] = []
     tune(only="two", on_left_out=said.append)
@@ -636,7 +638,7 @@ def test_without_a_gpu_it_says_so(
 def test_calls_that_gemv_takes_from_others_count_in_its_table() -> None:
     """Odd rows get to a row of gemv before those for pointers."""
     gemv, slow, tma, pointers = map(
-        parsed,
+        parse_tile,
         ("gemv 1x1x256 s1 w1", "gemv 1x2x2048 s1 w4", "tma 16x64x64 s4 w4",
          "split_k 16x64x64 s4 w4"),
     )  # fmt: skip

@@ -107,7 +107,7 @@ class Epilogue:
         return 0 if tiles == 0 else 64 if tiles <= 2 else 96
 
     @property
-    def burden(self) -> int:
+    def live_tiles(self) -> int:
         """How many tiles of values live beside the accumulator at the worst moment.
 
         A matrix operand is one, a function that keeps its argument another; a

@@ -38,7 +38,7 @@ from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.memory import accumulator_registers
 from gemmgen.select.plan import Plan
-from gemmgen.select.tile_text import spelled
+from gemmgen.select.tile_text import format_tile
 from gemmgen.select.tuning_file import FOLDER, Tuning
 from gemmgen.spec.shapes import Shape
 
@@ -231,7 +231,10 @@ def _candidates(case: Case) -> tuple[Candidate, ...]:
         shown = (*shown[:-1], case.tile)
     return tuple(
         Candidate(
-            spelled(tile), case.seconds(tile), case.times.get(tile), tile == case.tile
+            format_tile(tile),
+            case.seconds(tile),
+            case.times.get(tile),
+            tile == case.tile,
         )
         for tile in shown
     )

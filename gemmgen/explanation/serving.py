@@ -17,7 +17,7 @@ from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.model_table import describes_operands, serves
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
-from gemmgen.select.tile_text import spelled
+from gemmgen.select.tile_text import format_tile
 from gemmgen.select.tuning_file import Measured, Tuning
 from gemmgen.spec.schema import AUTO
 from gemmgen.spec.shapes import Shape
@@ -85,7 +85,7 @@ class Case:
     def choice(self) -> Choice:
         """The row that serves, and those that serve other calls of this shape."""
         if self.plan.configs:
-            return Choice(spelled(self.tile), self._raced(), None, {})
+            return Choice(format_tile(self.tile), self._raced(), None, {})
         number, row = self._first()
         detours = {}
         if describes_operands(row.tile):
@@ -96,7 +96,7 @@ class Case:
             detours["if no descriptor can describe a tensor"] = self._first(plain=True)
         found = self._told(number, row)
         told = {when: self._told(*one) for when, one in detours.items()}
-        return Choice(spelled(row.tile), found.source, found, told)
+        return Choice(format_tile(row.tile), found.source, found, told)
 
     def _first(self, *, all_: bool = True, plain: bool = False) -> tuple[int, Row]:
         """The first row that serves, and its number.
@@ -116,7 +116,7 @@ class Case:
 
     def _told(self, number: int, row: Row) -> TableRow:
         limits = dict(zip("MNK", row.limits, strict=True))
-        tile, source = spelled(row.tile), self._source(row)
+        tile, source = format_tile(row.tile), self._source(row)
         return TableRow(number, len(self.plan.rows), limits, tile, source)
 
     def _source(self, row: Row) -> str:
@@ -194,7 +194,9 @@ def _offer(case: Case, name: str) -> Offer:
     times = case.times
     timed = [tile for tile in tiles if tile in times]
     best = min(timed, key=lambda tile: times[tile]) if timed else tiles[0]
-    return Offer(name, title, None, spelled(best), case.seconds(best), times.get(best))
+    return Offer(
+        name, title, None, format_tile(best), case.seconds(best), times.get(best)
+    )
 
 
 def _missing(case: Case, name: str) -> str:

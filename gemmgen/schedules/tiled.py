@@ -15,7 +15,7 @@ def why_not(kernel: Kernel) -> None:
 
 
 def sizes(product: Product, target: Target) -> tuple[Size, ...]:
-    """None: `select/candidates.py` has them, by the unit that multiplies."""
+    """None: `select/fallback_tiles.py` has them, by the unit that multiplies."""
     return ()
 
 

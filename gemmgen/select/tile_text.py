@@ -23,7 +23,7 @@ _MOST = {
 """As in specs; schedules that keep no block take longer steps along K."""
 
 
-def spelled(tile: Tile) -> str:
+def format_tile(tile: Tile) -> str:
     """The tile in a line; group_m where it is not 8, split_k where it is not 1."""
     parts = [f"{tile.schedule} {tile.m}x{tile.n}x{tile.k}"]
     if tile.group_m != GROUP_M:
@@ -33,7 +33,7 @@ def spelled(tile: Tile) -> str:
     return " ".join([*parts, f"s{tile.stages}", f"w{tile.warps}"])
 
 
-def parsed(text: str) -> Tile:
+def parse_tile(text: str) -> Tile:
     """The tile that a line says; ValueError tells what is wrong with it."""
     match = _FORM.fullmatch(text)
     if match is None or match["schedule"] not in SCHEDULES:

@@ -14,9 +14,9 @@ from gemmgen.hardware.targets import Target
 from gemmgen.schedules import SCHEDULES, schedule_of, why_not
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import FALLBACK, GROUP_M, Product, Tile
-from gemmgen.select.candidates import candidates
+from gemmgen.select.fallback_tiles import fallback_tiles
 from gemmgen.select.nearest import nearest_fitting
-from gemmgen.select.specials import specials
+from gemmgen.select.schedule_tiles import schedule_tiles
 from gemmgen.select.table import Row, Table, row
 from gemmgen.select.tuning_file import Measured
 from gemmgen.spec.parse import KernelSpec
@@ -71,10 +71,14 @@ def _offered(
 ) -> list[Tile]:
     """What the model may choose from: the spec's tiles, or its own; some serve all."""
     if not any(tile.schedule == FALLBACK for tile in tiles):
-        tiles = tiles + candidates(product, target, epilogue.registers, _widest(spec))
+        tiles = tiles + fallback_tiles(
+            product, target, epilogue.registers, _widest(spec)
+        )
     if not spec.tiles:  # after the fallback's, which win where both are as good
         for schedule in _serving(spec, product, target):
-            tiles = tiles + specials(schedule, product, target, epilogue.burden)
+            tiles = tiles + schedule_tiles(
+                schedule, product, target, epilogue.live_tiles
+            )
     return tiles
 
 

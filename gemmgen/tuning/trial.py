@@ -21,7 +21,7 @@ from gemmgen.schedules import SCHEDULES, described
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
-from gemmgen.select.tile_text import spelled
+from gemmgen.select.tile_text import format_tile
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.candidates import at_shape, candidates
 from gemmgen.verification.example import subject
@@ -140,7 +140,7 @@ class Trial:
             for out in outs:
                 out.fill_(torch.nan)
             call()
-            results[spelled(tile)] = tuple(out.clone() for out in outs)
+            results[format_tile(tile)] = tuple(out.clone() for out in outs)
         right = {}
         for tile, judgement in zip(calls, judge(given, results).values(), strict=True):
             if judgement.outside:

@@ -83,7 +83,7 @@ def numbers(plan: Plan) -> list[str]:
     return [one.name for one in plan.operands if one.is_number]
 
 
-def described(plan: Plan, case: Case) -> str:
+def describe_case(plan: Plan, case: Case) -> str:
     """A case of a kernel, in a line."""
     outputs = [result.name for result in plan.results]
     return case.described([*input_tensors(plan), *outputs], numbers(plan))

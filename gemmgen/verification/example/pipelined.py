@@ -14,7 +14,7 @@ from gemmgen.schedules import transposes
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.verification.cases.cases import Case, input_tensors
-from gemmgen.verification.example.fixed import numbered
+from gemmgen.verification.example.edge_cases import numbered
 from gemmgen.verification.example.subject import ANYWHERE, Variant, runtime
 from gemmgen.verification.oracle.comparison import Block
 

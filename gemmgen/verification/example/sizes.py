@@ -15,7 +15,7 @@ _MOST_K = 2**17
 _SIDE = 64
 
 
-def described(m: int, n: int, k: int) -> str:
+def describe_draw(m: int, n: int, k: int) -> str:
     """What was drawn, in words."""
     rows, columns = _drawn(m, n)
     part = "" if (rows, columns) == (m, n) else f" of {m}x{n}x{k}"

@@ -12,7 +12,7 @@ from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import Case
 from gemmgen.verification.cases.data import CANCELLING
-from gemmgen.verification.example.fixed import few_rows, numbered
+from gemmgen.verification.example.edge_cases import few_rows, numbered
 from gemmgen.verification.example.subject import Variant
 from gemmgen.verification.oracle.comparison import Block
 

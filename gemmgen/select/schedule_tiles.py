@@ -15,12 +15,12 @@ _FMA = (32, 32)
 and B is in registers too. Tensor cores take larger ones."""
 
 
-def specials(
-    schedule: str, product: Product, target: Target, burden: int
+def schedule_tiles(
+    schedule: str, product: Product, target: Target, live_tiles: int
 ) -> list[Tile]:
     """The tiles of a schedule that are worth considering; all fit, none should spill.
 
-    `burden` is that of the epilogue, in tiles beside the accumulator.
+    `live_tiles` is how many tiles the epilogue keeps beside the accumulator.
     """
     found, row = [], SCHEDULES[schedule]
     line = LINE_BYTES if row.memory_bound else line_bytes(product, target)
@@ -33,7 +33,7 @@ def specials(
         if fma != ((m, n) == _FMA):
             continue
         stages = best_stages(tile, product, target)
-        if stages and _holds(tile, product, target, burden):
+        if stages and _holds(tile, product, target, live_tiles):
             found.append(replace(tile, stages=stages))
     return found
 
@@ -43,7 +43,7 @@ def _one_line(m: int, product: Product, target: Target) -> bool:
     return product.mma.terms > 1 or (target.unit == "tcgen05" and m >= 64)
 
 
-def _holds(tile: Tile, product: Product, target: Target, burden: int) -> bool:
+def _holds(tile: Tile, product: Product, target: Target, live_tiles: int) -> bool:
     """Whether a thread's registers hold the accumulator beside all else.
 
     The parts of a product split in three live there too.
@@ -51,4 +51,6 @@ def _holds(tile: Tile, product: Product, target: Target, burden: int) -> bool:
     most = most_accumulator_registers(product, target)
     if accumulator_registers(tile, product) <= most:
         return True
-    return product.mma.terms == 1 and burden <= schedule_of(tile).spare_tiles(product)
+    return product.mma.terms == 1 and live_tiles <= schedule_of(tile).spare_tiles(
+        product
+    )

@@ -34,7 +34,7 @@ _CANDIDATES: dict[str, tuple[tuple[int, int, int], ...]] = {
 """(m, n, warps) by unit, but for fp64: none spills in any layout, Triton 3.6 to 3.9."""
 
 
-def candidates(
+def fallback_tiles(
     product: Product, target: Target, spare_registers: int, widest: int
 ) -> list[Tile]:
     """Tiles worth considering, stages filled in; all fit, none should spill.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gemmgen.base.ast_edits import Edit
 
 
-def meetings() -> Iterator[tuple[str, Edit]]:
+def split_k_faults() -> Iterator[tuple[str, Edit]]:
     """Every kind of fault, with the edit that makes it."""
     yield "coordinates swapped", _swapped_coordinates
     yield "product not transposed back", _statement("acc = acc.T")
