@@ -231,7 +231,7 @@ def explain(
 
     plan = _named(spec, name)
     sizes = Shape(*shape) if shape else explanation.DEFAULT
-    return explanation.argue(plan, sizes, target, [read(one) for one in beside(spec)])
+    return explanation.argue(plan, sizes, target, [read(path) for path in beside(spec)])
 
 
 def plot_explanation(argument: "Argument", path: Path) -> None:
@@ -262,7 +262,9 @@ def explain_error(
 
 
 def _need(what: str, *packages: str, extra: str = "gpu") -> None:
-    missing = [one for one in packages if importlib.util.find_spec(one) is None]
+    missing = [
+        package for package in packages if importlib.util.find_spec(package) is None
+    ]
     if missing:
         raise EnvironmentMissing(
             f"{what} needs {', '.join(missing)}: pip install 'gemmgen[{extra}]'"

@@ -173,12 +173,14 @@ def best_stages(tile: Tile, product: Product, target: Target) -> int | None:
     if schedule.memory_bound:
         return 1
     candidates = [replace(tile, stages=stages) for stages in range(1, MAX_STAGES + 1)]
-    fitting = [one for one in candidates if fits(one, product, target)]
+    fitting = [
+        candidate for candidate in candidates if fits(candidate, product, target)
+    ]
     if schedule.persistent or len(fitting) < 2:
         return fitting[-1].stages if fitting else None
     sizes, latency = planned_for(tile, target)
     planned = replace(target, rates=replace(target.rates, latency=latency))
-    times = [predicted_time(sizes, one, product, planned) for one in fitting[1:]]
+    times = [predicted_time(sizes, tile, product, planned) for tile in fitting[1:]]
     return next(
         one.stages
         for one, time in zip(fitting[1:], times, strict=True)

@@ -100,7 +100,9 @@ class Epilogue:
         A tile of values, such as a matrix operand or a function's argument, lives
         beside the accumulator; several do beside each other.
         """
-        uses = [name for one in self.statements for name in names(one.value)]
+        uses = [
+            name for statement in self.statements for name in names(statement.value)
+        ]
         tiles = sum(len(operand.axes) == 2 for operand in self.operands)
         tiles += len(self.functions) + len(self.statements) - 1
         tiles += uses.count("acc") - 1
@@ -126,7 +128,9 @@ class Epilogue:
         A function is counted as 16: an exponential and a division are four each on a
         unit a quarter as wide, beside a few multiplications.
         """
-        parts = [part for one in self.statements for part in walk(one.value)]
+        parts = [
+            part for statement in self.statements for part in walk(statement.value)
+        ]
         calls = sum(isinstance(part, Call) for part in parts)
         return 16 * calls + sum(not isinstance(part, (Call, Name)) for part in parts)
 

@@ -126,7 +126,7 @@ def _stages(case: Case, cost: Estimate) -> Stages:
         stages=tile.stages,
         ring=ring_blocks(tile, product, target),
         ahead=cost.each.ahead,
-        most=max(one.stages for one in depths if one.fits),
+        most=max(depth.stages for depth in depths if depth.fits),
         hidden=not cost.waits,
         depths=depths,
     )
@@ -140,13 +140,13 @@ def _depths(case: Case) -> list[Depth]:
     tiles = [replace(case.tile, stages=stages) for stages in range(1, last + 1)]
     return [
         Depth(
-            one.stages,
-            shared_memory(one, product, target),
-            fits(one, product, target),
-            resident(one, product, target),
-            case.seconds(one),
+            tile.stages,
+            shared_memory(tile, product, target),
+            fits(tile, product, target),
+            resident(tile, product, target),
+            case.seconds(tile),
         )
-        for one in tiles
+        for tile in tiles
     ]
 
 

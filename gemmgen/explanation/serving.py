@@ -53,7 +53,7 @@ class Case:
     @cached_property
     def table(self) -> Table | None:
         """What the rows of the target come from; None when tiles race at run time."""
-        tables = {one.target: one for one in self.plan.tables}
+        tables = {table.target: table for table in self.plan.tables}
         return tables.get(self.target.name)
 
     @cached_property
@@ -166,9 +166,9 @@ def _described_rows(
             row = sizes[matrix.stored_sizes[-1]] * plan.product.bytes
             yield matrix.name, row
     if "operands" in roles:
-        for one in plan.operands:
-            if one.is_matrix:
-                yield one.name, shape.n * DTYPES[one.dtype].bytes
+        for operand in plan.operands:
+            if operand.is_matrix:
+                yield operand.name, shape.n * DTYPES[operand.dtype].bytes
     if "results" in roles:
         for result in plan.results:
             yield result.name, shape.n * DTYPES[result.dtype].bytes
@@ -215,7 +215,9 @@ def _missing(case: Case, name: str) -> str:
 def tuning_of(plan: Plan, target: Target, tunings: Sequence[Tuning]) -> Tuning | None:
     """The tuning file that has the kernel on the target."""
     found = [
-        one for one in tunings if one.target == target.name and plan.name in one.kernels
+        tuning
+        for tuning in tunings
+        if tuning.target == target.name and plan.name in tuning.kernels
     ]
     return found[-1] if found else None
 
@@ -230,5 +232,5 @@ def target_of(plan: Plan, name: str, tunings: Sequence[Tuning]) -> Target:
 
 def calibrated(name: str, tunings: Sequence[Tuning]) -> Tuning | None:
     """The tuning file whose rates hold for a target."""
-    found = [one for one in tunings if one.target == name and one.rates]
+    found = [tuning for tuning in tunings if tuning.target == name and tuning.rates]
     return found[-1] if found else None

@@ -50,9 +50,11 @@ def why_not(schedule: str, kernel: Kernel) -> str | None:
     """
     row, target = SCHEDULES[schedule], kernel.target
     if row.described and not target.tensor_maps:
-        first = next(one.name for one in TARGETS.values() if one.tensor_maps)
+        first = next(target.name for target in TARGETS.values() if target.tensor_maps)
         return f"{schedule} needs {first}, this is {target.name}"
     if row.unit and row.unit != target.unit:
-        only = next(one.name for one in TARGETS.values() if one.unit == row.unit)
+        only = next(
+            target.name for target in TARGETS.values() if target.unit == row.unit
+        )
         return f"{schedule} is written for {only}"
     return row.why_not(kernel)

@@ -76,9 +76,9 @@ def _modelled(
     if any(map(describes_operands, leading)):
         # Warps of their own do what a persistent loop does, and overlap more.
         leading = [
-            one
-            for one in leading
-            if not schedule_of(one).persistent or describes_operands(one)
+            tile
+            for tile in leading
+            if not schedule_of(tile).persistent or describes_operands(tile)
         ]
     rules += with_full_waves(
         _table(leading, product, target, GRID),
@@ -115,9 +115,9 @@ def reached(rules: Sequence[Rule]) -> list[Rule]:
     kept: list[Rule] = []
     for rule in rules:
         takers = (
-            one for one in kept if not (schedule_of(one.tile).described or one.full)
+            rule for rule in kept if not (schedule_of(rule.tile).described or rule.full)
         )
-        if not any(all(map(ge, one.limits, rule.limits)) for one in takers):
+        if not any(all(map(ge, taker.limits, rule.limits)) for taker in takers):
             kept.append(rule)
     return kept
 
@@ -159,7 +159,9 @@ def sampled(
                     (m_inside, max(1, n_inside - less), k_inside - less),
                 ):
                     serving = (tile for tile in tiles if serves(tile, sizes))
-                    yield Point(sizes, {one: time(sizes, one) for one in serving}, 0.5)
+                    yield Point(
+                        sizes, {tile: time(sizes, tile) for tile in serving}, 0.5
+                    )
 
 
 def serves(tile: Tile, sizes: Sizes) -> bool:

@@ -86,7 +86,9 @@ def _spare(last: Row, product: Product) -> tuple[Row, ...]:
 
     It serves every shape as that does, so whatever GPU may take it has a row.
     """
-    newer = [one for one in TARGETS.values() if one.architecture > last.architecture]
+    newer = [
+        target for target in TARGETS.values() if target.architecture > last.architecture
+    ]
 
     def everywhere(tile: Tile) -> bool:
         row = replace(last, tile=tile)

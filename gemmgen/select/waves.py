@@ -46,7 +46,7 @@ def _faster(
     while left:
         gains = {
             one: _gain(one, tile, left, target)
-            for one in dict.fromkeys(one for each in left.values() for one in each)
+            for one in dict.fromkeys(tile for each in left.values() for tile in each)
             if schedule_of(one).persistent
         }
         best = max(gains, key=lambda one: gains[one], default=tile)

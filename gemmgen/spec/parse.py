@@ -120,7 +120,7 @@ def read(text: str | bytes, file: str, mistakes: Mistakes) -> Spec:
 
 def _targets(root: Node) -> tuple[str, ...]:
     """The architectures that are named, by whichever name, each once."""
-    names = [str(one.value) for one in root.at("targets").items]
+    names = [str(item.value) for item in root.at("targets").items]
     found = [target_named(name) for name in names]
     return tuple(dict.fromkeys(one for one in found if one)) or DEFAULT_TARGETS
 

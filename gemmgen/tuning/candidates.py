@@ -70,7 +70,7 @@ def at_shape(
     most_each = _MOST_EACH if described else _MOST_OF_FEW
     kept: list[Tile] = []
     for tile in serving:
-        same = [one for one in kept if one.schedule == tile.schedule]
+        same = [other for other in kept if other.schedule == tile.schedule]
         if len(same) < most_each and len(kept) < MOST:
             kept.append(tile)
     persistent = [tile for tile in kept if schedule_of(tile).persistent]

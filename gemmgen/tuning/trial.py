@@ -82,7 +82,9 @@ class Trial:
         plan, tensors = self.plan, given.tensors
         by_role = {
             "inputs": (tensors[plan.a.name], tensors[plan.b.name]),
-            "operands": [tensors[one.name] for one in plan.tensors if one.is_matrix],
+            "operands": [
+                tensors[tensor.name] for tensor in plan.tensors if tensor.is_matrix
+            ],
             "results": outs,
         }
         return [

@@ -74,13 +74,13 @@ class Case:
 
 def input_tensors(plan: Plan) -> list[str]:
     """The inputs that are tensors, in the launcher's order."""
-    tensors = [one.name for one in plan.operands if not one.is_number]
+    tensors = [operand.name for operand in plan.operands if not operand.is_number]
     return [plan.a.name, plan.b.name, *tensors]
 
 
 def numbers(plan: Plan) -> list[str]:
     """The inputs that are floats."""
-    return [one.name for one in plan.operands if one.is_number]
+    return [operand.name for operand in plan.operands if operand.is_number]
 
 
 def describe_case(plan: Plan, case: Case) -> str:

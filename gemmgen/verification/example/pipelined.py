@@ -63,8 +63,8 @@ class Pipelined(Variant):
 
 def _unit(plan: Plan) -> int:
     """Of how many elements rows are a multiple, for descriptors to describe them."""
-    names = [plan.dtype, *(one.dtype for one in plan.results)]
-    names += [one.dtype for one in plan.operands]
+    names = [plan.dtype, *(result.dtype for result in plan.results)]
+    names += [operand.dtype for operand in plan.operands]
     return _LINE // min(DTYPES[name].bytes for name in names)
 
 

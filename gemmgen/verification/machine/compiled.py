@@ -102,7 +102,7 @@ def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:
 def _unit_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator[str]:
     unit, kind = instruction(tile, plan.product, target), plan.product.kind
     units = {unit, _BETTER.get((unit, kind), unit)}
-    if not any(re.search(_pattern(plan, one), ptx) for one in units):
+    if not any(re.search(_pattern(plan, unit), ptx) for unit in units):
         yield f"no {unit} instruction for {kind} in the PTX"
 
 
@@ -138,7 +138,7 @@ def _load_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator
         yield from _ratio_problems(found, expected)
     elif found[_WIDEST] < expected[_WIDEST]:
         yield f"{found[_WIDEST]} of {expected[_WIDEST]} loads of A and B are 128 bits"
-    whole = any(one.axes == ("m", "n") for one in plan.operands)
+    whole = any(operand.axes == ("m", "n") for operand in plan.operands)
     # The few columns of a gemv are no vector.
     if whole and not schedule_of(tile).memory_bound and not loads(ptx)[_WIDEST]:
         yield "no load of an [m, n] operand is 128 bits wide"
@@ -147,7 +147,7 @@ def _load_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator
 def _block_problems(plan: Plan, tile: Tile, ptx: str) -> Iterator[str]:
     """What is wrong with a kernel that takes A and B as descriptors."""
     roles = described(tile.schedule, plan.product.kind)
-    matrices = sum(one.is_matrix for one in plan.operands)
+    matrices = sum(operand.is_matrix for operand in plan.operands)
     blocks = 2 + (matrices if "operands" in roles else 0)
     if block_loads(ptx) < blocks:
         yield f"{block_loads(ptx)} of {blocks} blocks are loaded by tensor maps"
