@@ -290,6 +290,7 @@ def test_a_template_that_decides_is_found(tag: str) -> None:
 def test_each_schedule_has_a_module_and_a_template() -> None:
     rooms = ROOT / "gemmgen" / "schedules"
     assert {path.stem for path in rooms.glob("*.py")} - {"__init__"} == set(SCHEDULES)
+    assert len({row.order for row in SCHEDULES.values()}) == len(SCHEDULES)
     shared = {"launcher", "tiles", "schedule", "functions", "package", *PARTS}
     programs = {path.name.removesuffix(".py.jinja") for path in TEMPLATES} - shared
     assert programs == set(SCHEDULES)
