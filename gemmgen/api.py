@@ -231,7 +231,7 @@ def explain(
 
     plan = _named(spec, name)
     sizes = Shape(*shape) if shape else explanation.DEFAULT
-    return explanation.argue(plan, sizes, target, [read(one) for one in beside(spec)])
+    return explanation.argue(plan, sizes, target, [read(path) for path in beside(spec)])
 
 
 def plot_explanation(argument: "Argument", path: Path) -> None:
@@ -258,11 +258,13 @@ def explain_error(
     _need("explain --shape", "torch", "hypothesis")
     from gemmgen.verification.example import sizes
 
-    return explanation.sized(sizes.described(*shape), sizes.sizes(plan, *shape))
+    return explanation.sized(sizes.describe_draw(*shape), sizes.sizes(plan, *shape))
 
 
 def _need(what: str, *packages: str, extra: str = "gpu") -> None:
-    missing = [one for one in packages if importlib.util.find_spec(one) is None]
+    missing = [
+        package for package in packages if importlib.util.find_spec(package) is None
+    ]
     if missing:
         raise EnvironmentMissing(
             f"{what} needs {', '.join(missing)}: pip install 'gemmgen[{extra}]'"

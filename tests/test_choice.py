@@ -8,28 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.cost.resources import accumulator_registers, fits
-from gemmgen.cost.tile import FILL, Product, Tile
+from gemmgen.cost.resources import fits
 from gemmgen.cost.time import MAX_STAGES, Sizes, fills, predicted_time
 from gemmgen.hardware.targets import TARGETS
-from gemmgen.schedules import why_not
-from gemmgen.schedules.base import Kernel
+from gemmgen.schedules import SCHEDULES, why_not
+from gemmgen.schedules.parts.memory import accumulator_registers
+from gemmgen.schedules.parts.schedule import Kernel
+from gemmgen.schedules.parts.tile import FILL, Product, Tile
 from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.model_table import (
     FEW,
     GRID,
     describes_operands,
-    first,
     modelled,
     reached,
     sampled,
     serves,
 )
 from gemmgen.select.plan import Plan, plans
-from gemmgen.select.specials import specials
+from gemmgen.select.schedule_tiles import schedule_tiles
 from gemmgen.select.table import Table
 from gemmgen.spec.parse import parse
-from gemmgen.tables.schedules import SCHEDULES
 
 ROOT = Path(__file__).resolve().parent.parent
 NAMES = (
@@ -72,7 +71,7 @@ def found(
         for rule in rules
         if all(size <= most for size, most in zip(at, rule.limits, strict=True))
         and (not rule.full or fills(rule.tile, at, TARGETS[target]))
-        and (aligned or not rule.tile.described)
+        and (aligned or not SCHEDULES[rule.tile.schedule].described)
         and (all_ or not describes_operands(rule.tile))
     )
 
@@ -96,16 +95,17 @@ def test_pointers_follow_descriptors_but_for_one_row(name: str, target: str) -> 
     rules = rules_of(name, target)
     assert rules[-1].limits == (ANY, ANY, ANY)
     assert rules[-1].tile.schedule in ("tiled", "split_k")
-    if any(rule.tile.described for rule in rules):
+    if any(SCHEDULES[rule.tile.schedule].described for rule in rules):
         few = tuple(rule for rule in rules if rule.limits[1] == FEW.n[-1])
         assert few == rules[: len(few)] and few[-1].limits == (ANY, FEW.n[-1], ANY)
-        assert not any(rule.tile.described for rule in few)
+        assert not any(SCHEDULES[rule.tile.schedule].described for rule in few)
         rules = rules[len(few) :]
-        leading = [first(rule.tile) for rule in rules]
+        leading = [SCHEDULES[rule.tile.schedule].needs_aligned for rule in rules]
         assert leading == sorted(leading, reverse=True)
         (end,) = [
             rule for rule in rules
-            if rule.limits == (ANY, ANY, ANY) and rule.tile.described
+            if rule.limits == (ANY, ANY, ANY)
+            and SCHEDULES[rule.tile.schedule].described
             and not describes_operands(rule.tile)
         ]  # fmt: skip
         assert rules.index(end) == leading.index(False) - 1
@@ -184,9 +184,9 @@ def slower(name: str, target: str, aligned: bool) -> list[float]:
     """How much slower the table's tile is than the best of those that may be taken."""
     plan, table = table_of(name, target)
     rules, product = rules_of(name, target), plan.product
-    tiles = [tile for tile in table.tiles if not tile.described]
+    tiles = [tile for tile in table.tiles if not SCHEDULES[tile.schedule].described]
     if aligned and len(tiles) < len(table.tiles):
-        tiles = [tile for tile in table.tiles if first(tile)]
+        tiles = [tile for tile in table.tiles if SCHEDULES[tile.schedule].needs_aligned]
 
     def time(at: Sizes, tile: Tile) -> float:
         return predicted_time(at, tile, product, TARGETS[target])
@@ -244,12 +244,12 @@ PRODUCTS = [
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_specials_fit_and_are_complete(schedule: str, target: str) -> None:
+def test_tiles_of_schedules_fit_and_are_complete(schedule: str, target: str) -> None:
     for product in PRODUCTS:
         if why_not(schedule, Kernel(product.layout, product, TARGETS[target])):
             continue
-        for burden in (0, 1, 3):
-            found = specials(schedule, product, TARGETS[target], burden)
+        for live_tiles in (0, 1, 3):
+            found = schedule_tiles(schedule, product, TARGETS[target], live_tiles)
             assert len(set(found)) == len(found)
             for tile in found:
                 assert tile.schedule == schedule
@@ -259,11 +259,12 @@ def test_specials_fit_and_are_complete(schedule: str, target: str) -> None:
                 assert accumulator_registers(tile, product) <= 128
 
 
-def test_specials_are_more_where_the_epilogue_is_light() -> None:
+def test_tiles_of_schedules_are_more_where_the_epilogue_is_light() -> None:
     target = TARGETS["sm_90"]
     light, heavy = (
-        specials("warp_specialized", PRODUCTS[0], target, burden) for burden in (0, 3)
+        schedule_tiles("warp_specialized", PRODUCTS[0], target, live_tiles)
+        for live_tiles in (0, 3)
     )
     assert len(light) == 4
     assert set(heavy) < set(light)
-    assert specials("tiled", PRODUCTS[0], target, 0) == []
+    assert schedule_tiles("tiled", PRODUCTS[0], target, 0) == []

@@ -8,9 +8,10 @@ import pytest
 import triton
 
 from gemmgen.cost.resources import fits, shared_memory, why_not_compiled
-from gemmgen.cost.tile import FILL, Product, Tile
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.output import alone
+from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules.parts.tile import FILL, Product, Tile
 from gemmgen.select.plan import Plan, load, plans
 from gemmgen.spec.parse import parse
 from gemmgen.verification.example import subject
@@ -187,7 +188,7 @@ def test_loads_are_as_wide_as_rows_are_aligned(schedule: str, align: int) -> Non
     }[schedule]
     ptx = compile_aligned(plan, kernel, TARGETS["sm_90"], tile, align).asm["ptx"]
     width = min(16, 2 * align)
-    single = width < 4 or tile.streams
+    single = width < 4 or SCHEDULES[tile.schedule].memory_bound
     assert set(copies(ptx)) == (set() if single else {width})
     assert width in loads(ptx) if single else 2 not in loads(ptx)
 

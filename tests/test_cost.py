@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemmgen.cost.resources import fits
-from gemmgen.cost.tile import FILL, Product, Tile
 from gemmgen.cost.time import (
     MAX_STAGES,
     best_stages,
@@ -19,11 +18,11 @@ from gemmgen.cost.time import (
     row_bytes,
 )
 from gemmgen.hardware.targets import TARGETS, Target
-from gemmgen.schedules import why_not
-from gemmgen.schedules.base import Kernel
-from gemmgen.select.candidates import candidates
-from gemmgen.select.specials import specials
-from gemmgen.tables.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, why_not
+from gemmgen.schedules.parts.schedule import Kernel
+from gemmgen.schedules.parts.tile import FILL, Product, Tile
+from gemmgen.select.fallback_tiles import fallback_tiles
+from gemmgen.select.schedule_tiles import schedule_tiles
 
 H200 = TARGETS["sm_90"]
 HALF = Product("bf16", 2, 2, 2)
@@ -37,12 +36,12 @@ CASES = [
     for target in TARGETS.values()
     for product in PRODUCTS
     for tile in (
-        *candidates(product, target, 0, 256),
+        *fallback_tiles(product, target, 0, 256),
         *(
             tile
             for schedule in SCHEDULES
             if why_not(schedule, Kernel(product.layout, product, target)) is None
-            for tile in specials(schedule, product, target, 0)
+            for tile in schedule_tiles(schedule, product, target, 0)
         ),
     )
 ]

@@ -10,7 +10,7 @@ from itertools import combinations, product
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmgen.cost.tile import Tile
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.decision_list import ANY, Grid, Point, Rule, decide
 
 TILES = [Tile(16 << number, 64, 64, 8, 3, 4) for number in range(4)]

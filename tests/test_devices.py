@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from gemmgen.cost.resources import shared_memory, why_not_compiled
-from gemmgen.cost.tile import Product, Tile
 from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.output import builder
 from gemmgen.render.parts import file_of
+from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.plan import load
 from gemmgen.select.table import Row
 from gemmgen.verification.example import subject
@@ -105,7 +106,7 @@ def test_every_gpu_takes_tiles_that_it_holds(
             same, bytes_ = real(tile, plan.product, target)
             assert bytes_ <= target.shared_per_block, tile
             assert not (tile.schedule == "warp_specialized" and sm != 90)
-            assert target.tensor_maps or not same.described
+            assert target.tensor_maps or not SCHEDULES[same.schedule].described
             of_fp64 = plan.product.kind == "fp64" and tile.sm < 100
             assert of_fp64 or not why_not_compiled(same, plan.product, target)
 

@@ -35,6 +35,7 @@ from gemmgen.cli.main import main
 from gemmgen.epilogue.checked import AXES
 from gemmgen.epilogue.shorthand import STEPS
 from gemmgen.hardware.targets import TARGETS
+from gemmgen.schedules import SCHEDULES
 from gemmgen.select import plan
 from gemmgen.select.plan import Plan
 from gemmgen.spec import parse, shapes
@@ -43,7 +44,6 @@ from gemmgen.tables.dtypes import DTYPES, PRECISIONS
 from gemmgen.tables.functions import OPS
 from gemmgen.tables.layouts import LAYOUTS
 from gemmgen.tables.operations import OPERATIONS
-from gemmgen.tables.schedules import SCHEDULES
 from tests.pages import BLOCK, PAGES, ROOT, Block, Page, read, sections
 
 BLOCKS = [block for page in PAGES for block in page.blocks]

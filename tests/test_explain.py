@@ -16,14 +16,14 @@ import pytest
 import gemmgen
 from gemmgen.cli.main import main
 from gemmgen.cost.resources import fits, resident, shared_memory
-from gemmgen.cost.tile import Tile
 from gemmgen.cost.time import estimate, predicted_time
 from gemmgen.explanation import Argument, argue
 from gemmgen.explanation.serving import target_of
 from gemmgen.explanation.text import as_text
 from gemmgen.hardware.targets import TARGETS
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select import plan as planning
-from gemmgen.select.tile_text import parsed
+from gemmgen.select.tile_text import parse_tile
 from gemmgen.select.tuning_file import beside, read
 from gemmgen.spec.shapes import Shape
 from gemmgen.tables.functions import OPS
@@ -163,7 +163,7 @@ def test_figures_are_those_of_the_model(plan) -> None:
             one, target = argue(plan, shape, name, TUNINGS), target_of(
                 plan, name, TUNINGS
             )
-            tile, guess = parsed(one.choice.tile), one.prediction
+            tile, guess = parse_tile(one.choice.tile), one.prediction
             cost = estimate(shape.sizes, tile, plan.product, target)
             assert guess.seconds == cost.seconds
             total = guess.launch + guess.outside + max(guess.loop, guess.memory)
@@ -177,7 +177,7 @@ def test_figures_are_those_of_the_model(plan) -> None:
             assert [row.chosen for row in one.candidates].count(True) == 1
             for row in one.candidates:
                 time = predicted_time(
-                    shape.sizes, parsed(row.tile), plan.product, target
+                    shape.sizes, parse_tile(row.tile), plan.product, target
                 )
                 assert row.seconds == time
 
@@ -189,7 +189,7 @@ def test_stages_and_what_caps_them(plan) -> None:
             one, target = argue(plan, shape, name, TUNINGS), target_of(
                 plan, name, TUNINGS
             )
-            tile, stages = parsed(one.choice.tile), one.stages
+            tile, stages = parse_tile(one.choice.tile), one.stages
             for depth in stages.depths:
                 deep = dataclasses.replace(tile, stages=depth.stages)
                 assert depth.shared_memory == shared_memory(deep, plan.product, target)
@@ -274,7 +274,7 @@ def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -
             assert module.TILES[row.number - 1] == found
             limits = [math.inf if one is None else one for one in row.limits.values()]
             assert list(found[2:5]) == limits
-            assert parsed(row.tile) == Tile(
+            assert parse_tile(row.tile) == Tile(
                 found.m, found.n, found.k, found.group_m, found.stages, found.warps,
                 found.schedule, found.split_k,
             )  # fmt: skip
@@ -286,8 +286,10 @@ def test_measured_times_are_those_of_the_tuning_file() -> None:
     one = argued("linear_bf16")
     assert one.choice.source == f"timed on {TUNINGS[0].gpu}"
     times = TUNINGS[0].kernels["linear_bf16"].times[SHAPES[0]]
-    assert one.prediction.measured == times[parsed(one.choice.tile)]
-    assert any(row.measured == times.get(parsed(row.tile)) for row in one.candidates)
+    assert one.prediction.measured == times[parse_tile(one.choice.tile)]
+    assert any(
+        row.measured == times.get(parse_tile(row.tile)) for row in one.candidates
+    )
     for offer in one.schedules:
         if offer.measured is not None:
             same = [t for tile, t in times.items() if tile.schedule == offer.schedule]

@@ -7,9 +7,9 @@ import pytest
 from gemmgen.epilogue.checked import AXES
 from gemmgen.output import alone
 from gemmgen.render import render
+from gemmgen.schedules import SCHEDULES
 from gemmgen.select import plan
 from gemmgen.tables.layouts import LAYOUTS
-from gemmgen.tables.schedules import SCHEDULES
 
 CASES = sorted(Path(__file__).parent.glob("golden/*/spec.yaml"))
 OPERANDS = {(): "scalar", ("m",): "column", ("n",): "row", ("m", "n"): "matrix"}

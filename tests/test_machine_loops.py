@@ -4,7 +4,7 @@ import pytest
 
 from gemmgen.verification.machine.machine_loops import (
     Spills,
-    buffers,
+    blocks_of,
     followers,
     innermost,
     instructions,
@@ -135,7 +135,7 @@ def test_blocks_follow_jumps_calls_and_guards() -> None:
     code = instructions(listing(text))
     assert [one.name for one in code[:3]] == ["CALL.REL.NOINC", "EXIT", "BRA"]
     assert [one.guarded for one in code[:3]] == [True, True, False]
-    blocks = buffers(code)
+    blocks = blocks_of(code)
     graph = followers(blocks)
     assert graph == {0: (6, 1), 1: (2,), 2: (4,), 3: (4,), 4: (4, 5), 5: (), 6: ()}
     assert innermost(graph, 4) == {4} and not innermost(graph, 3)

@@ -6,7 +6,6 @@ from itertools import product as product_of
 import pytest
 
 from gemmgen.cost.resources import (
-    accumulator_registers,
     fits,
     instruction,
     registers,
@@ -15,11 +14,12 @@ from gemmgen.cost.resources import (
     shared_memory,
     threads,
 )
-from gemmgen.cost.tile import FILL, Product, Tile
 from gemmgen.hardware.targets import TARGETS, Target
-from gemmgen.select.candidates import candidates
+from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules.parts.memory import accumulator_registers
+from gemmgen.schedules.parts.tile import FILL, Product, Tile
+from gemmgen.select.fallback_tiles import fallback_tiles
 from gemmgen.select.nearest import nearest_fitting
-from gemmgen.tables.schedules import SCHEDULES
 
 HALF = Product("fp16", 2, 2)
 PRODUCTS = [
@@ -70,7 +70,7 @@ def test_unit_follows_tile_and_target() -> None:
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 @pytest.mark.parametrize("product", PRODUCTS, ids=lambda product: product.kind)
 def test_candidates_fit(product: Product, target: Target) -> None:
-    tiles = candidates(product, target, 0, 256)
+    tiles = fallback_tiles(product, target, 0, 256)
     assert tiles and all(fits(one, product, target) for one in tiles)
 
 

@@ -3,6 +3,8 @@
 import pytest
 
 from gemmgen.base.errors import SpecErrors
+from gemmgen.epilogue.checked import AXES, Axes
+from gemmgen.problem.tensors import rows_first
 from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse
 
@@ -44,6 +46,23 @@ def test_operand_dtypes() -> None:
         ("r", "fp16"),
         ("alpha", "fp32"),
     ]
+
+
+def test_an_operand_s_shape_is_a_row_of_a_table(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another one is loaded as its row says, and is no matrix like the results."""
+    offsets = "offs_m[:, None] * {m} + offs_n[None, :] * {n}"
+    mask = "mask_m[:, None] & mask_n[None, :]"
+    monkeypatch.setitem(AXES, ("n", "m"), Axes(("n", "m"), offsets, mask))
+    (plan,) = planned(GEMM + "epilogue: acc + s[m] + r[n, m]")
+    row, turned = plan.tensors
+    assert row.load.startswith("s = tl.load(s_ptr + offs_m * stride_sm, mask=mask_m)")
+    where = "r_ptr + offs_m[:, None] * stride_rm + offs_n[None, :] * stride_rn"
+    assert turned.load.startswith(f"r = tl.load({where}, mask={mask})")
+    assert (turned.shape, turned.strides) == ("[N, M]", ("stride_rn", "stride_rm"))
+    assert row.by_rows and not (turned.by_rows or turned.is_matrix)
+    assert rows_first(plan.a, [row]) and not rows_first(plan.a, [row, turned])
 
 
 def test_stages_left_out_fit_every_target() -> None:

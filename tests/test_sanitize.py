@@ -18,15 +18,15 @@ import pytest
 
 from gemmgen.base.errors import EnvironmentMissing
 from gemmgen.cli.main import main
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.output import builder
 from gemmgen.render.parts import file_of
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select import plan
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.aligned import compile_aligned, jit_function
-from gemmgen.verification.example.fixed import plain
+from gemmgen.verification.example.edge_cases import plain
 from gemmgen.verification.machine.machine_code import dump
 from gemmgen.verification.oracle.comparison import Block
 from gemmgen.verification.run.process import Subject
@@ -183,7 +183,7 @@ def test_the_dispatch_that_is_set_aside_is_ordered_by_a_barrier(tile: Tile) -> N
               "STS ": "W"}  # fmt: skip
     pattern = "|".join(map(re.escape, events))
     order = "".join(events[found] for found in re.findall(pattern, code))
-    writes = "WW" if tile.consumers == 3 else "W"  # a byte a warp, 12 or 8 of them
+    writes = "WW" if tile.warpgroups == 3 else "W"  # a byte a warp, 12 or 8 of them
     assert re.fullmatch(f"BRB+{writes}BBB{writes}B", order), order
     accesses = re.findall(r"\.loc\s+1 (\d+)|\b[ls][dt]\.shared", made.asm["ptx"])
     lines = {int(line) for line, after in pairwise(accesses) if line and not after}

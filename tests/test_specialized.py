@@ -7,9 +7,10 @@ import pytest
 from gemmgen import api
 from gemmgen.base.errors import SpecErrors
 from gemmgen.cost.resources import fits, threads, why_not_compiled
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.render.parts import file_of
+from gemmgen.schedules.parts.tile import Tile
+from gemmgen.schedules.warp_specialized import consumers, takes_turns
 from gemmgen.select.plan import load
 from gemmgen.tables.layouts import LAYOUTS
 from gemmgen.verification.example import subject
@@ -59,7 +60,7 @@ def test_tiles_of_every_number_of_consumers_compile(
 
 
 def test_consumers_are_two_at_least_and_one_warpgroup_loads() -> None:
-    found = [(one.warpgroups, one.consumers, one.takes_turns) for one in TILES[:3]]
+    found = [(one.warpgroups, consumers(one), takes_turns(one)) for one in TILES[:3]]
     assert found == [(1, 2, True), (2, 2, False), (3, 3, False)]
     assert [threads(one) for one in TILES[:3]] == [384, 384, 512]
 

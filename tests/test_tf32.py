@@ -11,20 +11,20 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from gemmgen import api  # noqa: E402
-from gemmgen.cost.tile import Product  # noqa: E402
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
 from gemmgen.render.parts import file_of  # noqa: E402
-from gemmgen.schedules import why_not  # noqa: E402
-from gemmgen.schedules.base import Kernel  # noqa: E402
-from gemmgen.select.plan import Plan, load  # noqa: E402
-from gemmgen.tables.dtypes import DTYPES  # noqa: E402
-from gemmgen.tables.layouts import LAYOUTS  # noqa: E402
-from gemmgen.tables.schedules import (  # noqa: E402
+from gemmgen.schedules import (  # noqa: E402
     SCHEDULES,
     described,
     from_registers,
     transposes,
+    why_not,
 )
+from gemmgen.schedules.parts.schedule import Kernel  # noqa: E402
+from gemmgen.schedules.parts.tile import Product  # noqa: E402
+from gemmgen.select.plan import Plan, load  # noqa: E402
+from gemmgen.tables.dtypes import DTYPES  # noqa: E402
+from gemmgen.tables.layouts import LAYOUTS  # noqa: E402
 from gemmgen.verification.example import subject  # noqa: E402
 from gemmgen.verification.example.aligned import (  # noqa: E402
     compile_aligned,

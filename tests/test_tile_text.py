@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmgen.cost.tile import FILL, Tile
-from gemmgen.select.tile_text import parsed, spelled
-from gemmgen.tables.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules.parts.tile import FILL, Tile
+from gemmgen.select.tile_text import format_tile, parse_tile
 
 
 @st.composite
@@ -30,13 +30,13 @@ def tiles(draw: st.DrawFn) -> Tile:
 @settings(deadline=None)
 @given(tiles())
 def test_a_tile_is_its_text(tile: Tile) -> None:
-    assert parsed(spelled(tile)) == tile
+    assert parse_tile(format_tile(tile)) == tile
 
 
 @settings(deadline=None)
 @given(tiles(), tiles())
 def test_no_two_tiles_have_one_text(one: Tile, other: Tile) -> None:
-    assert (spelled(one) == spelled(other)) == (one == other)
+    assert (format_tile(one) == format_tile(other)) == (one == other)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_no_two_tiles_have_one_text(one: Tile, other: Tile) -> None:
     ],
 )
 def test_the_text_leaves_out_what_is_usual(tile: Tile, text: str) -> None:
-    assert spelled(tile) == text
-    assert parsed(text) == tile
+    assert format_tile(tile) == text
+    assert parse_tile(text) == tile
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_text_leaves_out_what_is_usual(tile: Tile, text: str) -> None:
 )
 def test_what_is_no_tile(text: str) -> None:
     with pytest.raises(ValueError, match=r"^tile '.*' must be like 'tma 64x64x128 k"):
-        parsed(text)
+        parse_tile(text)
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_what_is_no_tile(text: str) -> None:
 )
 def test_tiles_that_no_kernel_could_take(text: str, says: str) -> None:
     with pytest.raises(ValueError, match=says) as caught:
-        parsed(text)
+        parse_tile(text)
     assert str(caught.value).startswith(f"tile '{text}' ")
 
 
 def test_a_long_text_is_cut_and_on_one_line() -> None:
     with pytest.raises(ValueError) as caught:
-        parsed("tma\n" * 10_000)
+        parse_tile("tma\n" * 10_000)
     assert len(str(caught.value)) < 200
     assert "\n" not in str(caught.value)

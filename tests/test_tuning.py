@@ -17,21 +17,22 @@ torch = pytest.importorskip("torch")
 import gemmgen  # noqa: E402
 from gemmgen.base.errors import EnvironmentMissing, SpecErrors, UsageError  # noqa: E402
 from gemmgen.cli.main import main  # noqa: E402
-from gemmgen.cost.resources import accumulator_registers, fits  # noqa: E402
-from gemmgen.cost.tile import GROUP_M, Tile  # noqa: E402
+from gemmgen.cost.resources import fits  # noqa: E402
 from gemmgen.cost.time import predicted_time  # noqa: E402
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
+from gemmgen.schedules import SCHEDULES  # noqa: E402
+from gemmgen.schedules.parts.memory import accumulator_registers  # noqa: E402
+from gemmgen.schedules.parts.tile import GROUP_M, Tile  # noqa: E402
 from gemmgen.select import tuning_file  # noqa: E402
 from gemmgen.select.decision_list import ANY, Rule  # noqa: E402
-from gemmgen.select.model_table import describes_operands, first  # noqa: E402
+from gemmgen.select.model_table import describes_operands  # noqa: E402
 from gemmgen.select.plan import Plan, plans  # noqa: E402
-from gemmgen.select.tile_text import parsed, spelled  # noqa: E402
+from gemmgen.select.tile_text import format_tile, parse_tile  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402
 from gemmgen.spec.shapes import Shape  # noqa: E402
-from gemmgen.tables.schedules import SCHEDULES  # noqa: E402
 from gemmgen.tuning import session  # noqa: E402
 from gemmgen.tuning.candidates import MOST, at_shape, candidates  # noqa: E402
-from gemmgen.tuning.choice import _passing, rules_for  # noqa: E402
+from gemmgen.tuning.measured_table import _passing, rules_for  # noqa: E402
 from gemmgen.tuning.trial import Trial  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402
 
@@ -61,7 +62,7 @@ def test_candidates_fit_and_hold_the_table_s_own(name: str, target: str) -> None
     for tile in found:
         assert fits(tile, plan.product, where)
         assert accumulator_registers(tile, plan.product) <= 128
-        assert parsed(spelled(tile)) == tile
+        assert parse_tile(format_tile(tile)) == tile
         assert tile.schedule != "warp_specialized" or target == "sm_90"
 
 
@@ -115,7 +116,7 @@ def test_at_a_shape_descriptors_and_rows_decide(m: int, aligned: bool) -> None:
     shape = Shape(m, 4096, 4096)
     kept = at_shape(candidates(plan, H200), plan, shape, H200, able(aligned))
     assert kept
-    assert any(one.described for one in kept) == aligned
+    assert any(SCHEDULES[one.schedule].described for one in kept) == aligned
     if m in (1, 5, 4096):  # of two to four rows, a tensor core may well be better
         assert any(tile.schedule == "gemv" for tile in kept) == (m == 1)
 
@@ -128,7 +129,8 @@ def timed(plan: Plan, *shapes: Shape, aligned: bool = True) -> dict[Shape, dict]
     times = {}
     for number, shape in enumerate(shapes):
         kept = at_shape(candidates(plan, H200), plan, shape, H200, able(aligned))
-        kept = [tile for tile in kept if first(tile)] if aligned else kept
+        if aligned:
+            kept = [tile for tile in kept if SCHEDULES[tile.schedule].needs_aligned]
         kept = kept[::2]  # half as many take half as long
         each = {tile: predicted_time(shape, tile, plan.product, H200) for tile in kept}
         surprise = kept[number % len(kept)]
@@ -171,7 +173,7 @@ def test_the_first_table_is_for_descriptors_and_ends_for_every_triton() -> None:
     plan = untuned()["linear_bf16"]
     rules, others = rules_for(plan, H200, timed(plan, *SHAPES))
     assert others == []
-    assert all(map(first, (rule.tile for rule in rules)))
+    assert all(SCHEDULES[rule.tile.schedule].needs_aligned for rule in rules)
     assert rules[-1].limits == (ANY, ANY, ANY)
     assert not describes_operands(rules[-1].tile)
     assert any(describes_operands(rule.tile) for rule in rules)
@@ -185,7 +187,7 @@ def test_shapes_that_are_not_aligned_decide_the_second_table_alone() -> None:
     assert both == alone
     assert others[-1].limits == (ANY, ANY, ANY)
     assert others[-1].tile.schedule in ("tiled", "split_k")
-    assert not any(rule.tile.described for rule in others)
+    assert not any(SCHEDULES[rule.tile.schedule].described for rule in others)
 
 
 def test_a_kernel_without_descriptors_has_one_table() -> None:
@@ -200,7 +202,7 @@ def test_a_measurement_says_something_of_shapes_nearby() -> None:
     plan = untuned()["linear_bf16"]
     shape, near = Shape(2048, 4096, 4096), Shape(4096, 6144, 4096)
     kept = at_shape(candidates(plan, H200), plan, shape, H200, SCHEDULES)
-    kept = [tile for tile in kept if first(tile)]
+    kept = [tile for tile in kept if SCHEDULES[tile.schedule].needs_aligned]
     slow = sorted(kept, key=lambda one: predicted_time(near, one, plan.product, H200))
     surprise = slow[3]
     times = {tile: predicted_time(shape, tile, plan.product, H200) for tile in kept}
@@ -320,7 +322,9 @@ def test_a_failure_beside_others_is_tried_again_alone() -> None:
 
 def test_tensors_that_no_descriptor_can_describe_race_pointers() -> None:
     trial = Played(FakeDevice(), lambda number: None)
-    assert not any(one.described for one in trial.race(Shape(16, 65, 127)))
+    assert not any(
+        SCHEDULES[one.schedule].described for one in trial.race(Shape(16, 65, 127))
+    )
 
 
 INTERPRETED = """
@@ -333,7 +337,7 @@ from gemmgen.select.plan import plans
 from gemmgen.spec.shapes import Shape
 from gemmgen.spec.parse import parse
 from gemmgen.hardware.targets import TARGETS
-from gemmgen.select.tile_text import parsed, spelled
+from gemmgen.select.tile_text import format_tile, parse_tile
 from gemmgen.tuning import trial
 from tests.fake_device import FakeDevice
 
@@ -342,7 +346,7 @@ def race_once(calls, device, **options):  # the interpreter is slow
 
 SPEC = "gemmgen: 1\\nkernels: [{name: one, op: linear, dtype: fp16}]"
 (plan,) = plans(parse(SPEC, "spec.yaml"))
-tiles = [parsed(text) for text in (
+tiles = [parse_tile(text) for text in (
     "tiled 16x16x16 s2 w4", "split_k 16x16x16 k2 s2 w4", "tma 16x16x16 k3 s2 w4",
     "persistent 16x16x16 s2 w4", "gemv 1x2x64 s1 w4",
 )]
@@ -392,8 +396,10 @@ FILE = Path("tuning/nvidia_h200.yaml")
 
 
 TRIED = [
-    *map(parsed, ("tma 16x64x128 s5 w4", "tma 128x128x64 s4 w4")),
-    *map(parsed, ("warp_specialized 128x128x64 s5 w4", "persistent 128x128x64 s4 w8")),
+    *map(parse_tile, ("tma 16x64x128 s5 w4", "tma 128x128x64 s4 w4")),
+    *map(
+        parse_tile, ("warp_specialized 128x128x64 s5 w4", "persistent 128x128x64 s4 w8")
+    ),
 ]
 
 
@@ -571,7 +577,7 @@ def test_a_shape_at_which_nothing_could_be_timed_breaks_nothing(
 def test_what_was_left_out_is_told(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tile = parsed("tma 64x64x128 s5 w4")
+    tile = parse_tile("tma 64x64x128 s5 w4")
     monkeypatch.setattr(Raced, "left_out_of_all", {tile: "spills 8 registers"})
     said: list[str] = []
     tune(only="two", on_left_out=said.append)
@@ -632,7 +638,7 @@ def test_without_a_gpu_it_says_so(
 def test_calls_that_gemv_takes_from_others_count_in_its_table() -> None:
     """Odd rows get to a row of gemv before those for pointers."""
     gemv, slow, tma, pointers = map(
-        parsed,
+        parse_tile,
         ("gemv 1x1x256 s1 w1", "gemv 1x2x2048 s1 w4", "tma 16x64x64 s4 w4",
          "split_k 16x64x64 s4 w4"),
     )  # fmt: skip

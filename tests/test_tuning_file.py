@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from gemmgen.base.errors import SpecErrors, UsageError
 from gemmgen.cli.main import main
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import TARGETS
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select import tuning_file
 from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.plan import load
-from gemmgen.select.tile_text import spelled
+from gemmgen.select.tile_text import format_tile
 from gemmgen.select.tuning_file import Measured, Tuning
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import LARGEST, Shape
@@ -112,7 +112,7 @@ def test_a_file_says_what_it_says(tmp_path: Path) -> None:
     assert one.unaligned[0].tile == Tile(64, 64, 64, 8, 4, 4)
     (measured,) = one.times.items()
     assert measured[0] == Shape(16, 512, 512)
-    assert [spelled(tile) for tile in measured[1]] == [
+    assert [format_tile(tile) for tile in measured[1]] == [
         "tma 64x64x128 kfill s5 w4",
         "tiled 128x128x64 s4 w8",
     ]

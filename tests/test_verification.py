@@ -14,9 +14,9 @@ from hypothesis.errors import FlakyFailure
 from gemmgen.cli.main import main
 from gemmgen.output import builder
 from gemmgen.render.parts import file_of, stems
+from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import load
-from gemmgen.tables.schedules import SCHEDULES
-from gemmgen.verification.basics.failure import told
+from gemmgen.verification.basics.failure import fault_of
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.example import subject
 from gemmgen.verification.mutate.mutants import mutants
@@ -202,14 +202,14 @@ def test_what_had_ended_before_an_interrupt_is_reported(
     ids=str,
 )
 def test_a_full_gpu_is_told_from_a_fault(error: Exception, status: str) -> None:
-    fault = told(error)
+    fault = fault_of(error)
     assert fault.status == status
     assert fault.story == f"{type(error).__name__}: {error}"
 
 
 def test_what_failed_once_and_not_again_is_told_with_what_it_was() -> None:
     once = FlakyFailure("not again", [ValueError("bias has no row"), TypeError()])
-    story = told(once).story
+    story = fault_of(once).story
     assert story.startswith("FlakyFailure: not again")
     assert story.endswith(", first ValueError: bias has no row")
 

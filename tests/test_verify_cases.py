@@ -13,7 +13,7 @@ from gemmgen.spec.parse import parse
 from gemmgen.verification.cases.cases import (
     Case,
     compiled_cases,
-    described,
+    describe_case,
     input_tensors,
     interpreted_cases,
 )
@@ -25,7 +25,11 @@ from gemmgen.verification.cases.views import (
     framed_output,
 )
 from gemmgen.verification.example import large_offsets
-from gemmgen.verification.example.fixed import describable, fixed_cases, indescribable
+from gemmgen.verification.example.edge_cases import (
+    describable,
+    edge_cases,
+    indescribable,
+)
 from gemmgen.verification.example.large_offsets import far_call, far_places
 from gemmgen.verification.example.one_example import (
     framed_inputs,
@@ -145,21 +149,21 @@ def test_a_case_makes_the_same_tensors_every_time() -> None:
 def test_a_case_is_described_in_a_line() -> None:
     case = Case((2, 3), 4, 5, "wide", ("padded", "contiguous", "sliced"), (2.0,), 9)
     assert input_tensors(layer()) == ["x", "w", "bias", "scale"]
-    assert described(layer(), case) == (
+    assert describe_case(layer(), case) == (
         "M=2x3 N=4 K=5, x padded, bias sliced, alpha=2.0, wide data, seed 9, out given"
     )
 
 
 def test_fixed_cases_hold_every_known_trap() -> None:
-    cases = list(fixed_cases(layer(), BLOCK))
+    cases = list(edge_cases(layer(), BLOCK))
     sizes = {(case.m, case.n, case.k) for case in cases}
     assert {(5, 7, 0), (0, 7, 5), (5, 0, 3), (1, 1, 1), (17, 33, 17)} <= sizes
     assert any(case.m > 8 * BLOCK.m for case in cases)
     assert any("rows shared" in case.views for case in cases)
     assert (133 * BLOCK.m, BLOCK.n, BLOCK.k + 1) not in sizes
-    fewer = list(fixed_cases(layer(), BLOCK, group=2))
+    fewer = list(edge_cases(layer(), BLOCK, group=2))
     assert max(case.m for case in fewer) == 2 * BLOCK.m + 3
-    (wave,) = list(fixed_cases(layer(), BLOCK, 132))[len(cases) :]
+    (wave,) = list(edge_cases(layer(), BLOCK, 132))[len(cases) :]
     assert (wave.m, wave.n, wave.k) == (133 * BLOCK.m, BLOCK.n, BLOCK.k + 1)
 
 
@@ -239,7 +243,7 @@ def addresses(tensor: Tensor) -> list[int]:
 
 
 def test_descriptors_have_fixed_cases_of_their_own() -> None:
-    cases = list(fixed_cases(layer(), BLOCK))
+    cases = list(edge_cases(layer(), BLOCK))
     fitting = [case for case in cases if describable(layer(), case)]
     assert any(case.m > 8 * BLOCK.m for case in fitting)
     assert any("padded" in case.views for case in fitting)

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import TARGETS
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.waves import with_full_waves
 from gemmgen.spec.shapes import Shape

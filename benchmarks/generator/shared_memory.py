@@ -22,8 +22,8 @@ sys.path.insert(0, str(ROOT))
 import triton  # noqa: E402
 
 from gemmgen.cost.resources import shared_memory  # noqa: E402
-from gemmgen.cost.tile import Tile  # noqa: E402
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
+from gemmgen.schedules.parts.tile import Tile  # noqa: E402
 from gemmgen.select.plan import Plan, load  # noqa: E402
 from gemmgen.spec import shapes  # noqa: E402
 from gemmgen.tuning.candidates import candidates  # noqa: E402

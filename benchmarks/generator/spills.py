@@ -35,7 +35,7 @@ from gemmgen.hardware.targets import TARGETS  # noqa: E402
 from gemmgen.output import alone  # noqa: E402
 from gemmgen.render.parts import file_of  # noqa: E402
 from gemmgen.select.plan import Plan, plans  # noqa: E402
-from gemmgen.select.tile_text import parsed, spelled  # noqa: E402
+from gemmgen.select.tile_text import format_tile, parse_tile  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402
 from gemmgen.tables.functions import OPS  # noqa: E402
 from gemmgen.tables.layouts import LAYOUTS  # noqa: E402
@@ -127,7 +127,7 @@ def tasks(names: Sequence[str], targets: tuple[str, ...]) -> Iterator[Task]:
         for table in plan.tables:
             for tile in table.tiles:
                 if tile.schedule in plan.schedules:
-                    yield Task(name, table.target, spelled(tile))
+                    yield Task(name, table.target, format_tile(tile))
 
 
 def write(folder: Path, names: Sequence[str], targets: tuple[str, ...]) -> None:
@@ -144,7 +144,7 @@ def module(path: Path) -> ModuleType:
 
 def compiled(task: Task, targets: tuple[str, ...], folder: Path) -> Found:
     """Compile one and look at its machine code."""
-    plan, tile = planned(task.kernel, targets), parsed(task.tile)
+    plan, tile = planned(task.kernel, targets), parse_tile(task.tile)
     target = TARGETS[task.target]
     try:
         loaded = module(folder / file_of(plan))

@@ -32,8 +32,8 @@ sys.path.insert(0, str(ROOT))
 from gemmgen.output import alone  # noqa: E402
 from gemmgen.render import render  # noqa: E402
 from gemmgen.render.parts import file_of  # noqa: E402
+from gemmgen.schedules.parts.tile import FALLBACK  # noqa: E402
 from gemmgen.select.plan import Plan, load  # noqa: E402
-from gemmgen.tables.schedules import FALLBACK  # noqa: E402
 from gemmgen.verification.cases.data import KINDS, Source  # noqa: E402
 from gemmgen.verification.example import subject  # noqa: E402
 from gemmgen.verification.mutate.mutants import mutants  # noqa: E402

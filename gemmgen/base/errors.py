@@ -98,7 +98,7 @@ def quoted(text: str, limit: int = 60) -> str:
     return ascii(shown).replace("\\u2026", "…")
 
 
-def described(value: object) -> str:
+def describe_value(value: object) -> str:
     """`text 'NN'`, `number 3`, `a list`: a value as its author sees it."""
     match value:
         case None:

@@ -79,7 +79,7 @@ def roofline_of(target: Target) -> Roofline:
 def _target() -> Target:
     """The newest architecture of the table that is not above this GPU's."""
     here = architecture()
-    fitting = [one for one in TARGETS.values() if one.architecture <= here]
+    fitting = [target for target in TARGETS.values() if target.architecture <= here]
     return max(fitting or TARGETS.values(), key=lambda one: one.architecture)
 
 

@@ -95,7 +95,7 @@ def results_of(call: Callable[[], Any]) -> Sequence[Tensor]:
     """What a call returns, as a tuple, kept from later calls."""
     returned = call()
     results = (returned,) if isinstance(returned, Tensor) else returned
-    return tuple(one.clone() for one in results)
+    return tuple(result.clone() for result in results)
 
 
 def _finite(error: float) -> float | None:

@@ -51,19 +51,23 @@ def arguments(problem: Problem) -> tuple[Value, ...]:
     """
     plan, inputs = problem.plan, problem.matrices
     values: dict[str, Value] = {}
-    for one in plan.operands:
-        value = inputs.operands[one.name]
+    for operand in plan.operands:
+        value = inputs.operands[operand.name]
         if isinstance(value, Tensor):
-            value = value[0] if one.axes == ("n",) else value
+            value = value[0] if operand.axes == ("n",) else value
             value = value.to(torch_dtype(plan.out))
-        values[one.name] = value
+        values[operand.name] = value
     b = problem.tensors[plan.b.name] if _is_linear(plan) else inputs.b
     return (inputs.a, b, *values.values())
 
 
 def written(plan: Plan, lines: list[str], device: torch.device) -> Eager:
     """The function whose body these lines are; names are those of the epilogue."""
-    parameters = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
+    parameters = [
+        plan.a.name,
+        plan.b.name,
+        *(operand.name for operand in plan.operands),
+    ]
     body = "".join(f"    {line}\n" for line in lines)
     scope: dict[str, Any] = {"torch": torch, "F": functional}
     constant = _constants(torch_dtype(plan.out), device)
@@ -83,8 +87,10 @@ def added(plan: Plan, node: Node, axes: tuple[str, ...]) -> str | None:
         case Binary("+", Name("acc"), Name(name)) | Binary(
             "+", Name(name), Name("acc")
         ):
-            fitting = [one.name for one in plan.operands if one.axes == axes]
-            types = {one.dtype for one in plan.operands if one.name == name}
+            fitting = [
+                operand.name for operand in plan.operands if operand.axes == axes
+            ]
+            types = {operand.dtype for operand in plan.operands if operand.name == name}
             alike = types == {plan.dtype} == {plan.out}
             return name if name in fitting and alike else None
     return None
@@ -97,7 +103,9 @@ def _is_linear(plan: Plan) -> bool:
 def _product(plan: Plan) -> tuple[tuple[Statement, ...], str]:
     """The statements left and the text of `acc`, a bias taken in where it can be."""
     a, b, statements = plan.a.name, plan.b.name, plan.epilogue.statements
-    uses = [name for one in statements for name in names(one.value)].count("acc")
+    uses = [name for statement in statements for name in names(statement.value)].count(
+        "acc"
+    )
     call = f"F.linear({a}, {b})" if _is_linear(plan) else f"torch.mm({a}, {b})"
     for at, statement in enumerate(statements):
         found = _biased(plan, statement.value) if uses == 1 else None
@@ -138,10 +146,12 @@ def _biased(plan: Plan, node: Node) -> tuple[Node, str] | None:
 def _body(plan: Plan, statements: tuple[Statement, ...], product: str) -> list[str]:
     lines = [f"acc = {product}"]
     if not identity(plan):
-        lines += [f"{one.target} = {spell(one.value)}" for one in statements]
+        lines += [
+            f"{statement.target} = {spell(statement.value)}" for statement in statements
+        ]
     values = [
-        one.value + (_to(one.dtype) if one.dtype != plan.out else "")
-        for one in plan.results
+        result.value + (_to(result.dtype) if result.dtype != plan.out else "")
+        for result in plan.results
     ]
     return [*lines, f"return {', '.join(values)}"]
 

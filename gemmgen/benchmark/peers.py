@@ -100,7 +100,7 @@ def _scaled_sum(plan: Plan, node: Node) -> tuple[Node, Node, str] | None:
         parts.reverse()
     if parts[0] is None or parts[1] is None or parts[0][1] != "acc":
         return None
-    kinds = {one.name: (one.axes, one.dtype) for one in plan.operands}
+    kinds = {operand.name: (operand.axes, operand.dtype) for operand in plan.operands}
     addend = parts[1][1]
     if kinds.get(addend) != (("m", "n"), plan.dtype) or plan.out != plan.dtype:
         return None
@@ -109,7 +109,7 @@ def _scaled_sum(plan: Plan, node: Node) -> tuple[Node, Node, str] | None:
 
 def _scaled(plan: Plan, node: Node) -> tuple[Node, str] | None:
     """The factor and the tensor of `factor * tensor`, where the factor is a number."""
-    numbers = {one.name for one in plan.operands if one.is_number}
+    numbers = {operand.name for operand in plan.operands if operand.is_number}
     match node:
         case Name(name) if name not in numbers:
             return _ONE, name

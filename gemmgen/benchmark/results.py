@@ -156,11 +156,11 @@ class Benchmark:
             "rows": [_row_as_json(row) for row in self.rows],
             "calls": [
                 {
-                    "kernel": one.kernel,
-                    "shape": str(one.shape),
-                    "timings": _timings_as_json(one.timings),
+                    "kernel": call.kernel,
+                    "shape": str(call.shape),
+                    "timings": _timings_as_json(call.timings),
                 }
-                for one in self.calls
+                for call in self.calls
             ],
         }
 
@@ -173,8 +173,10 @@ def from_json(values: Mapping[str, Any]) -> Benchmark:
         flushed_bytes=values["flushed_bytes"],
         rows=tuple(_row_from_json(row) for row in values["rows"]),
         calls=tuple(
-            CallTime(one["kernel"], parse_shape(one["shape"]), _timings(one["timings"]))
-            for one in values["calls"]
+            CallTime(
+                call["kernel"], parse_shape(call["shape"]), _timings(call["timings"])
+            )
+            for call in values["calls"]
         ),
     )
 

@@ -21,7 +21,7 @@ def as_text(report: Benchmark) -> str:
     parts = [table([_cells(row) for row in report.rows])]
     parts.append(table(summary(report)))
     if report.calls:
-        parts.append(table([_call_cells(one) for one in report.calls]))
+        parts.append(table([_call_cells(call) for call in report.calls]))
     parts += [*_problems(report), "\n".join(notes(report))]
     return "\n\n".join(parts)
 

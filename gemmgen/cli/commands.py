@@ -32,7 +32,10 @@ def build(options: argparse.Namespace) -> int:
             report = _build(options, advance)
     writes = not (options.check or options.diff)
     if options.format == "json":
-        rows = [{"file": one.name, "state": one.state.value} for one in report.changes]
+        rows = [
+            {"file": change.name, "state": change.state.value}
+            for change in report.changes
+        ]
         terminal.emit_json(
             "build", writes or report.clean, folder=str(report.folder), files=rows
         )

@@ -1,1 +1,1 @@
-"""What a tile takes of a target: memory, registers, time; knows no spec."""
+"""What a tile takes of a target and how long, whatever its schedule; knows no spec."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import cache
 
 from gemmgen.cost.resources import instruction, ring_blocks, sides, threads
-from gemmgen.cost.tile import Product, Tile
 from gemmgen.hardware.targets import Target
+from gemmgen.schedules import schedule_of
+from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.tables.layouts import LAYOUTS
-from gemmgen.tables.schedules import SCHEDULES, from_registers
 
 _SHARED_BYTES_PER_CLOCK = 128
 """What shared memory of an SM reads or writes (CUDA C++ Best Practices Guide)."""
@@ -23,9 +23,6 @@ _IN_STEP = 1.3
 """How much more L2 serves programs that stay in step: 14.8 against 11.4 TB/s (H200,
 4096^3: 64x128 tiles in warp_specialized; 64x64, 64x128 and 128x128 in tma). Those of
 one turn do, in any schedule: 15.4 TB/s with 32x64x128 in tma, 512 x 512 x 8192."""
-
-_UNROLLED = 4
-"""Blocks that gemv's loop loads at a time."""
 
 SECTOR = 32
 """Bytes that memory and L2 move at a time."""
@@ -54,12 +51,6 @@ _DIVIDED, _THRICE = 0.02e-9, 0.35
 """Seconds of an SM to split an element in two, and what three products add to their own
 time (tf32x3 NT, 4096^3, H200: 64x64 takes 216 ns longer than the unit for a K block,
 64x128 260, 128x128 610)."""
-
-
-_HELD_AT_LEAST, _TAKEN = 90e-9, 0.039e-9
-"""Seconds of a specialized consumer from a block's arrival to its left side in
-registers, and for each element of that (tf32 NN, 4096^3, H200: a block of 128x128x32
-takes 0.41 us, 128x128x64 0.75, 128x256x32 0.74; of 256x128x32 0.66, as the unit)."""
 
 
 _UNIT_ROWS = {"wgmma": 64, "tcgen05": 64, "mma": 16}
@@ -107,7 +98,7 @@ def block_cost(
     that rows start inside a sector, so that one more is read, `joint` that programs
     stay in step. Blocks are written to shared memory once and read once.
     """
-    rates, row = target.rates, SCHEDULES[tile.schedule]
+    rates, schedule = target.rates, schedule_of(tile)
     rows, columns = sides(tile, product)
     by = instruction(tile, product, target)
     rows = max(rows, _UNIT_ROWS.get(by, 1))
@@ -117,18 +108,18 @@ def block_cost(
     if by == "fma":
         unit *= _fma_slowdown(tile, product)
     loaded = (tile.m + tile.n) * line
-    moved = 0 if tile.streams else loaded + (rows + columns) * line
+    moved = 0 if schedule.memory_bound else loaded + (rows + columns) * line
     if cut:
         loaded = round(loaded * (1 + SECTOR / line))
     bandwidth = rates.l2_bandwidth * (_IN_STEP if joint else 1)
-    if row.described or tile.streams:
+    if schedule.described or schedule.memory_bound:
         width = _WHOLE
     return BlockCost(
         unit / rates.clock,
         _preparing(tile, product, target, width, unit / rates.clock),
         moved / _SHARED_BYTES_PER_CLOCK / rates.clock,
         loaded / (bandwidth / target.sms),
-        _UNROLLED if tile.streams else _ahead(tile, product, target, width),
+        schedule.unrolled or _ahead(tile, product, target, width),
         flops,
         moved,
         loaded,
@@ -167,10 +158,12 @@ def _preparing(
         held = width * product.bytes < _ASYNCHRONOUS
         spilled = max(1.0, elements / (_HELD * threads(tile))) ** 3 if held else 1.0
         seconds += elements / width * spilled * _APART
-    if tile.specialized:
-        return seconds + _taking(tile, product, unit)
+    schedule = schedule_of(tile)
+    if schedule.waits:
+        return seconds + schedule.waits(tile, product, unit)
     if instruction(tile, product, target) == "wgmma":
-        layout, turned = LAYOUTS[product.layout], SCHEDULES[tile.schedule].transposes
+        layout = LAYOUTS[product.layout]
+        turned = schedule.transposes(product.kind, product.layout)
         m, n = tile.m * layout.a_transposed, tile.n * (not layout.b_transposed)
         if product.mma.one_k_major:
             seconds += (m + n) * tile.k * _TURNED
@@ -178,18 +171,6 @@ def _preparing(
             seconds += (m if turned else n) * tile.k * _TURNED
             seconds += (tile.m + tile.n) * tile.k * _DIVIDED + _THRICE * unit
     return seconds
-
-
-def _taking(tile: Tile, product: Product, unit: float) -> float:
-    """Seconds that the unit waits for what consumers load from shared memory for it.
-
-    Of those that share a tile, others multiply meanwhile: for half of the unit's time.
-    """
-    if not from_registers(tile.schedule, product.kind, product.layout):
-        return 0.0
-    elements = sides(tile, product)[0] * tile.k
-    hidden = 0.0 if tile.takes_turns else unit / 2
-    return max(0.0, _HELD_AT_LEAST + elements * _TAKEN - hidden)
 
 
 @cache

@@ -1,7 +1,7 @@
 """What a product split in three (tf32x3) leaves of registers, and so of tiles."""
 
-from gemmgen.cost.tile import LINE_BYTES, Product
 from gemmgen.hardware.targets import Target
+from gemmgen.schedules.parts.tile import LINE_BYTES, Product
 
 
 def _in_registers(product: Product, target: Target) -> bool:

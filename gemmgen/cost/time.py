@@ -10,10 +10,11 @@ from functools import cache
 
 from gemmgen.cost.mainloop import SECTOR, BlockCost, block_cost, epilogue_time
 from gemmgen.cost.resources import fits, resident
-from gemmgen.cost.tile import FILL, LEAST_BLOCKS, Product, Tile
 from gemmgen.hardware.targets import Target
+from gemmgen.schedules import schedule_of
+from gemmgen.schedules.parts.schedule import Pause
+from gemmgen.schedules.parts.tile import FILL, LEAST_BLOCKS, Product, Tile
 from gemmgen.tables.layouts import LAYOUTS
-from gemmgen.tables.schedules import SCHEDULES
 
 Sizes = tuple[int, int, int]
 
@@ -103,36 +104,32 @@ def row_bytes(sizes: Sizes, product: Product) -> tuple[int, int]:
 def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Estimate:
     """The time of a tile for M, N, K, every size at least 1."""
     m, n, k = sizes
-    rates = target.rates
+    rates, schedule = target.rates, schedule_of(tile)
     tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
     parts = parts_of(sizes, tile, target)
     turns = math.ceil(tiles * parts / target.sms)
-    together = min(1 if tile.loops else resident(tile, product, target), turns)
+    together = min(1 if schedule.persistent else resident(tile, product, target), turns)
     blocks = math.ceil(math.ceil(k / tile.k) / parts)
     starts = row_bytes(sizes, product)
     width = math.gcd(16, *(row // product.bytes for row in starts))
     cut = any(row % SECTOR for row in starts)
-    each = block_cost(tile, product, target, width, cut, tile.loops or turns == 1)
+    joint = schedule.persistent or turns == 1
+    each = block_cost(tile, product, target, width, cut, joint)
     block, wait = each.seconds, rates.latency / max(1, each.ahead)
     if each.ahead == 0:
         wait += _AFTER_LOADS * block
     full, rest = divmod(turns, together)
     loop = blocks * full * max(together * block, wait)
     loop += blocks * max(rest * block, wait) if rest else 0.0
-    loop += (full + (rest > 0) - 1) * between_tiles(
-        tile, product, target, together, blocks * max(block, wait)
-    )
-    # Half of the consumers' warps write the last tile, if each has one of its own.
-    outside = rates.tile + epilogue_time(tile, product, target) * (1 + tile.takes_turns)
+    epilogue = epilogue_time(tile, product, target)
+    pause = Pause(epilogue, blocks * max(block, wait), together)
+    loop += (full + (rest > 0) - 1) * schedule.between_tiles(tile, rates, pause)
+    outside = rates.tile + epilogue * schedule.last_epilogues(tile)
     if parts > 1:
         sums = 4 * tile.m * tile.n * (1 + parts * _OVERLAPPED)
         outside += sums / rates.store_bandwidth
-    traffic = compulsory(sizes, product)
-    if tile.streams:  # every row of A streams B once
-        traffic += (m - 1) * n * k * product.bytes
-    # Of a stream of small programs, some have loads under way at any time.
-    ramp = 0.0 if tile.streams else rates.ramp
-    memory = traffic / rates.memory_bandwidth + ramp
+    traffic = compulsory(sizes, product) + schedule.reads_again(m, n, k) * product.bytes
+    memory = traffic / rates.memory_bandwidth + schedule.ramp(rates)
     memory += filled_bytes(sizes, tile, product) / _FILLED
     return Estimate(
         tiles, parts, turns, together, blocks, each, rates.latency,
@@ -149,36 +146,12 @@ def compulsory(sizes: Sizes, product: Product) -> int:
 
 def filled_bytes(sizes: Sizes, tile: Tile, product: Product) -> int:
     """Bytes of A and B beyond their last rows that descriptors fill with zeros."""
-    if "inputs" not in SCHEDULES[tile.schedule].described:
+    if "inputs" not in schedule_of(tile).described:
         return 0
     m, n, k = sizes
     tiles_m, tiles_n = math.ceil(m / tile.m), math.ceil(n / tile.n)
     rows = (tiles_m * tile.m - m) * tiles_n + (tiles_n * tile.n - n) * tiles_m
     return rows * k * product.bytes
-
-
-def between_tiles(
-    tile: Tile, product: Product, target: Target, together: int, loop: float
-) -> float:
-    """Seconds that the unit rests between two tiles of an SM.
-
-    Programs that take one tile each rest for the whole of it, unless others are on the
-    SM, which hide most. Persistent loops rest for the epilogue, and so do consumers
-    that share a tile. Of those with a tile each, one writes while the other has `loop`
-    seconds of multiplications.
-    """
-    rates, epilogue = target.rates, epilogue_time(tile, product, target)
-    if tile.takes_turns:
-        return max(rates.handover, 2 * epilogue - loop)
-    if tile.loops:
-        return epilogue
-    if tile.streams:
-        return 0.0  # programs beside it keep memory busy
-    return (rates.tile + epilogue) * (1.0 if together == 1 else _EXPOSED)
-
-
-_EXPOSED = 0.3
-"""Share of a tile's own overhead that programs beside it on the SM do not hide."""
 
 
 def predicted_time(sizes: Sizes, tile: Tile, product: Product, target: Target) -> float:
@@ -196,15 +169,18 @@ def best_stages(tile: Tile, product: Product, target: Target) -> int | None:
     within 0.5 % of the fastest win. A program that has the SM to itself takes all that
     fit.
     """
-    if tile.streams:
+    schedule = schedule_of(tile)
+    if schedule.memory_bound:
         return 1
     candidates = [replace(tile, stages=stages) for stages in range(1, MAX_STAGES + 1)]
-    fitting = [one for one in candidates if fits(one, product, target)]
-    if tile.loops or len(fitting) < 2:
+    fitting = [
+        candidate for candidate in candidates if fits(candidate, product, target)
+    ]
+    if schedule.persistent or len(fitting) < 2:
         return fitting[-1].stages if fitting else None
     sizes, latency = planned_for(tile, target)
     planned = replace(target, rates=replace(target.rates, latency=latency))
-    times = [predicted_time(sizes, one, product, planned) for one in fitting[1:]]
+    times = [predicted_time(sizes, tile, product, planned) for tile in fitting[1:]]
     return next(
         one.stages
         for one, time in zip(fitting[1:], times, strict=True)

@@ -12,10 +12,16 @@ from gemmgen.tables.functions import OPS
 
 @dataclass(frozen=True)
 class Axes:
-    """What an operand's index says: its sizes, and how it meets the tile [m, n]."""
+    """What an operand's index says: its sizes, and how it meets the tile [m, n].
+
+    Kernel text: `offsets` of a tile's elements, from the strides along the axes that
+    braces name, and their `mask`; `broadcast` follows what was loaded in a formula.
+    """
 
     axes: tuple[str, ...]
-    broadcast: str
+    offsets: str
+    mask: str
+    broadcast: str = ""
 
     @property
     def text(self) -> str:
@@ -26,10 +32,14 @@ class Axes:
 AXES: dict[tuple[str, ...], Axes] = {
     row.axes: row
     for row in (
-        Axes((), ""),
-        Axes(("n",), "[None, :]"),
-        Axes(("m",), "[:, None]"),
-        Axes(("m", "n"), ""),
+        Axes((), "", ""),
+        Axes(("n",), "offs_n * {n}", "mask_n", "[None, :]"),
+        Axes(("m",), "offs_m * {m}", "mask_m", "[:, None]"),
+        Axes(
+            ("m", "n"),
+            "offs_m[:, None] * {m} + offs_n[None, :] * {n}",
+            "mask_m[:, None] & mask_n[None, :]",
+        ),
     )
 }
 
@@ -95,14 +105,16 @@ class Epilogue:
         A tile of values, such as a matrix operand or a function's argument, lives
         beside the accumulator; several do beside each other.
         """
-        uses = [name for one in self.statements for name in names(one.value)]
+        uses = [
+            name for statement in self.statements for name in names(statement.value)
+        ]
         tiles = sum(len(operand.axes) == 2 for operand in self.operands)
         tiles += len(self.functions) + len(self.statements) - 1
         tiles += uses.count("acc") - 1
         return 0 if tiles == 0 else 64 if tiles <= 2 else 96
 
     @property
-    def burden(self) -> int:
+    def live_tiles(self) -> int:
         """How many tiles of values live beside the accumulator at the worst moment.
 
         A matrix operand is one, a function that keeps its argument another; a
@@ -121,7 +133,9 @@ class Epilogue:
         A function is counted as 16: an exponential and a division are four each on a
         unit a quarter as wide, beside a few multiplications.
         """
-        parts = [part for one in self.statements for part in walk(one.value)]
+        parts = [
+            part for statement in self.statements for part in walk(statement.value)
+        ]
         calls = sum(isinstance(part, Call) for part in parts)
         return 16 * calls + sum(not isinstance(part, (Call, Name)) for part in parts)
 

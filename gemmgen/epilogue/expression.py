@@ -117,7 +117,9 @@ def mapped(node: Node, leaf: Callable[[Node], Node]) -> Node:
         case Binary(op, left, right):
             return Binary(op, mapped(left, leaf), mapped(right, leaf))
         case Call(function, arguments):
-            return Call(function, tuple(mapped(one, leaf) for one in arguments))
+            return Call(
+                function, tuple(mapped(argument, leaf) for argument in arguments)
+            )
     return leaf(node)
 
 

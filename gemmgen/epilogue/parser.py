@@ -59,8 +59,8 @@ def compile_epilogue(
         parser.mistakes.append(mistake)
     if parser.mistakes:
         raise SpecErrors(
-            SpecError(locate(margin + one.offset), one.message)
-            for one in parser.mistakes
+            SpecError(locate(margin + mistake.offset), mistake.message)
+            for mistake in parser.mistakes
         )
     return epilogue
 

@@ -10,7 +10,6 @@ from itertools import count
 
 from gemmgen.base.errors import UsageError, one_of, quoted
 from gemmgen.cost.resources import (
-    accumulator_registers,
     fits,
     instruction,
     registers,
@@ -36,8 +35,10 @@ from gemmgen.explanation.facts import (
 from gemmgen.explanation.serving import Case, calibrated, offers, target_of, tuning_of
 from gemmgen.hardware.gpus import target_named, unknown_target
 from gemmgen.hardware.targets import TARGETS
+from gemmgen.schedules import schedule_of
+from gemmgen.schedules.parts.memory import accumulator_registers
 from gemmgen.select.plan import Plan
-from gemmgen.select.tile_text import spelled
+from gemmgen.select.tile_text import format_tile
 from gemmgen.select.tuning_file import FOLDER, Tuning
 from gemmgen.spec.shapes import Shape
 
@@ -125,27 +126,27 @@ def _stages(case: Case, cost: Estimate) -> Stages:
         stages=tile.stages,
         ring=ring_blocks(tile, product, target),
         ahead=cost.each.ahead,
-        most=max(one.stages for one in depths if one.fits),
+        most=max(depth.stages for depth in depths if depth.fits),
         hidden=not cost.waits,
         depths=depths,
     )
 
 
 def _depths(case: Case) -> list[Depth]:
-    """Every depth up to `_DEEPEST`, or the tile's own; gemv has no ring."""
+    """Every depth up to `_DEEPEST`, or the tile's own; some have no ring."""
     product, target = case.plan.product, case.target
     deepest = max(case.tile.stages, _DEEPEST)
-    last = 1 if case.tile.streams else deepest
+    last = 1 if schedule_of(case.tile).memory_bound else deepest
     tiles = [replace(case.tile, stages=stages) for stages in range(1, last + 1)]
     return [
         Depth(
-            one.stages,
-            shared_memory(one, product, target),
-            fits(one, product, target),
-            resident(one, product, target),
-            case.seconds(one),
+            tile.stages,
+            shared_memory(tile, product, target),
+            fits(tile, product, target),
+            resident(tile, product, target),
+            case.seconds(tile),
         )
-        for one in tiles
+        for tile in tiles
     ]
 
 
@@ -165,7 +166,7 @@ def _occupancy(case: Case) -> Occupancy:
         fitting=fitting,
         resident=resident(tile, product, target),
         limited_by=min(fitting, key=lambda limit: fitting[limit]),
-        looping=tile.loops,
+        looping=schedule_of(tile).persistent,
     )
 
 
@@ -230,7 +231,10 @@ def _candidates(case: Case) -> tuple[Candidate, ...]:
         shown = (*shown[:-1], case.tile)
     return tuple(
         Candidate(
-            spelled(tile), case.seconds(tile), case.times.get(tile), tile == case.tile
+            format_tile(tile),
+            case.seconds(tile),
+            case.times.get(tile),
+            tile == case.tile,
         )
         for tile in shown
     )

@@ -33,20 +33,20 @@ def picture(told: Argument) -> Figure:
 def _stages(axes: Axes, told: Argument) -> None:
     """Predicted time by depth of the ring; depths that do not fit, hollow and grey."""
     depths, stages = told.stages.depths, told.stages
-    fitting = [one for one in depths if one.fits]
-    over = [one for one in depths if not one.fits]
+    fitting = [depth for depth in depths if depth.fits]
+    over = [depth for depth in depths if not depth.fits]
     axes.plot(
-        [one.stages for one in fitting], [1e6 * one.seconds for one in fitting],
+        [depth.stages for depth in fitting], [1e6 * depth.seconds for depth in fitting],
         marker="o", color=_PREDICTED, markersize=5, label="fits shared memory",
     )  # fmt: skip
     if over:
         axes.plot(
-            [one.stages for one in over], [1e6 * one.seconds for one in over],
+            [depth.stages for depth in over], [1e6 * depth.seconds for depth in over],
             linestyle="none", marker="x", color=GREY,
             label="over the limit of shared memory",
         )  # fmt: skip
         axes.axvspan(over[0].stages - 0.5, depths[-1].stages + 0.5, color="#eeeeee")
-    chosen = next(one for one in depths if one.stages == stages.stages)
+    chosen = next(depth for depth in depths if depth.stages == stages.stages)
     axes.plot(
         [chosen.stages], [1e6 * chosen.seconds], linestyle="none", marker="o",
         markersize=12, markerfacecolor="none", markeredgewidth=1.8, color=_MEASURED,
@@ -58,7 +58,7 @@ def _stages(axes: Axes, told: Argument) -> None:
             label=f"hides {1e9 * stages.planned:,.0f} ns: {stages.needed_stages}",
         )  # fmt: skip
     axes.set_xlim(0.5, depths[-1].stages + 0.5)
-    axes.set_ylim(0, 1.15e6 * max(one.seconds for one in depths))
+    axes.set_ylim(0, 1.15e6 * max(depth.seconds for depth in depths))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel("stages")
     axes.set_ylabel("µs, predicted")

@@ -8,21 +8,20 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gemmgen.cost.resources import fits
-from gemmgen.cost.tile import Tile
 from gemmgen.cost.time import fills, predicted_time
 from gemmgen.explanation.facts import Choice, Offer, TableRow
 from gemmgen.hardware.targets import TARGETS, Target
-from gemmgen.schedules import why_not
-from gemmgen.schedules.base import Kernel
+from gemmgen.schedules import SCHEDULES, described, schedule_of, why_not
+from gemmgen.schedules.parts.schedule import Kernel
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.model_table import describes_operands, serves
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
-from gemmgen.select.tile_text import spelled
+from gemmgen.select.tile_text import format_tile
 from gemmgen.select.tuning_file import Measured, Tuning
 from gemmgen.spec.schema import AUTO
 from gemmgen.spec.shapes import Shape
 from gemmgen.tables.dtypes import DTYPES
-from gemmgen.tables.schedules import SCHEDULES, described
 
 _DESCRIBED = 16
 """Bytes that rows of a described tensor are a multiple of."""
@@ -54,7 +53,7 @@ class Case:
     @cached_property
     def table(self) -> Table | None:
         """What the rows of the target come from; None when tiles race at run time."""
-        tables = {one.target: one for one in self.plan.tables}
+        tables = {table.target: table for table in self.plan.tables}
         return tables.get(self.target.name)
 
     @cached_property
@@ -86,18 +85,18 @@ class Case:
     def choice(self) -> Choice:
         """The row that serves, and those that serve other calls of this shape."""
         if self.plan.configs:
-            return Choice(spelled(self.tile), self._raced(), None, {})
+            return Choice(format_tile(self.tile), self._raced(), None, {})
         number, row = self._first()
         detours = {}
         if describes_operands(row.tile):
             detours["if none can describe an operand or result"] = self._first(
                 all_=False
             )
-        if row.tile.described:
+        if schedule_of(row.tile).described:
             detours["if no descriptor can describe a tensor"] = self._first(plain=True)
         found = self._told(number, row)
         told = {when: self._told(*one) for when, one in detours.items()}
-        return Choice(spelled(row.tile), found.source, found, told)
+        return Choice(format_tile(row.tile), found.source, found, told)
 
     def _first(self, *, all_: bool = True, plain: bool = False) -> tuple[int, Row]:
         """The first row that serves, and its number.
@@ -111,13 +110,13 @@ class Case:
             if row.architecture <= self.target.architecture
             and _holds(row, self.shape, self.target)
             and (all_ or not describes_operands(row.tile))
-            and not (plain and row.tile.described)
+            and not (plain and schedule_of(row.tile).described)
             and not undescribed(self.plan, self.shape, row.tile.schedule)
         )
 
     def _told(self, number: int, row: Row) -> TableRow:
         limits = dict(zip("MNK", row.limits, strict=True))
-        tile, source = spelled(row.tile), self._source(row)
+        tile, source = format_tile(row.tile), self._source(row)
         return TableRow(number, len(self.plan.rows), limits, tile, source)
 
     def _source(self, row: Row) -> str:
@@ -167,9 +166,9 @@ def _described_rows(
             row = sizes[matrix.stored_sizes[-1]] * plan.product.bytes
             yield matrix.name, row
     if "operands" in roles:
-        for one in plan.operands:
-            if one.is_matrix:
-                yield one.name, shape.n * DTYPES[one.dtype].bytes
+        for operand in plan.operands:
+            if operand.is_matrix:
+                yield operand.name, shape.n * DTYPES[operand.dtype].bytes
     if "results" in roles:
         for result in plan.results:
             yield result.name, shape.n * DTYPES[result.dtype].bytes
@@ -184,7 +183,8 @@ def _offer(case: Case, name: str) -> Offer:
     plan, title = case.plan, SCHEDULES[name].title
     reason = why_not(name, Kernel(plan.layout, plan.product, case.target))
     reason = reason or undescribed(plan, case.shape, name)
-    if reason is None and SCHEDULES[name].streams and case.shape.m > 1:
+    most = SCHEDULES[name].most_rows
+    if reason is None and most is not None and case.shape.m > most:
         reason = f"{name} reads all of B once for each of the {case.shape.m} rows of A"
     tiles = [tile for tile in case.candidates if tile.schedule == name]
     if reason is None and not tiles:
@@ -194,7 +194,9 @@ def _offer(case: Case, name: str) -> Offer:
     times = case.times
     timed = [tile for tile in tiles if tile in times]
     best = min(timed, key=lambda tile: times[tile]) if timed else tiles[0]
-    return Offer(name, title, None, spelled(best), case.seconds(best), times.get(best))
+    return Offer(
+        name, title, None, format_tile(best), case.seconds(best), times.get(best)
+    )
 
 
 def _missing(case: Case, name: str) -> str:
@@ -213,7 +215,9 @@ def _missing(case: Case, name: str) -> str:
 def tuning_of(plan: Plan, target: Target, tunings: Sequence[Tuning]) -> Tuning | None:
     """The tuning file that has the kernel on the target."""
     found = [
-        one for one in tunings if one.target == target.name and plan.name in one.kernels
+        tuning
+        for tuning in tunings
+        if tuning.target == target.name and plan.name in tuning.kernels
     ]
     return found[-1] if found else None
 
@@ -228,5 +232,5 @@ def target_of(plan: Plan, name: str, tunings: Sequence[Tuning]) -> Target:
 
 def calibrated(name: str, tunings: Sequence[Tuning]) -> Tuning | None:
     """The tuning file whose rates hold for a target."""
-    found = [one for one in tunings if one.target == name and one.rates]
+    found = [tuning for tuning in tunings if tuning.target == name and tuning.rates]
     return found[-1] if found else None

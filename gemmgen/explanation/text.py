@@ -70,13 +70,15 @@ def _up_to(row: TableRow) -> str:
 
 
 def _schedules(told: Argument) -> Iterator[str]:
-    for one in told.schedules:
-        if one.why_not:
-            yield f"{one.schedule}: no, {one.why_not}"
+    for offer in told.schedules:
+        if offer.why_not:
+            yield f"{offer.schedule}: no, {offer.why_not}"
         else:
-            timed = "" if one.measured is None else f", {_us(one.measured)} measured"
-            guess = f"{_us(one.seconds or 0.0)} predicted"
-            yield f"{one.schedule}: {one.tile}, {guess}{timed}"
+            timed = (
+                "" if offer.measured is None else f", {_us(offer.measured)} measured"
+            )
+            guess = f"{_us(offer.seconds or 0.0)} predicted"
+            yield f"{offer.schedule}: {offer.tile}, {guess}{timed}"
 
 
 def _stages(told: Argument) -> Iterator[str]:
@@ -89,7 +91,7 @@ def _stages(told: Argument) -> Iterator[str]:
         return
     yield from _depth_needed(stages, block.seconds, block.unit)
     yield from _cap(told)
-    yield from _aligned([_depth(one, stages) for one in stages.depths])
+    yield from _aligned([_depth(depth, stages) for depth in stages.depths])
 
 
 def _block(told: Argument) -> Iterator[dict[str, str]]:
@@ -153,8 +155,11 @@ def _cap(told: Argument) -> Iterator[str]:
         f"{stages.stages + 1} stages take {room.next_stage:,} bytes of shared memory, "
         f"of {room.limit:,}: {'they do not fit' if capped else 'they would fit'}"
     )
-    best = min((one for one in stages.depths if one.fits), key=lambda one: one.seconds)
-    mine = next(one for one in stages.depths if one.stages == stages.stages)
+    best = min(
+        (depth for depth in stages.depths if depth.fits),
+        key=lambda depth: depth.seconds,
+    )
+    mine = next(depth for depth in stages.depths if depth.stages == stages.stages)
     if mine.seconds > 1.005 * best.seconds:
         gain = mine.seconds / best.seconds - 1
         yield (
@@ -242,21 +247,27 @@ def _prediction(told: Argument) -> Iterator[str]:
 
 
 def _alternatives(told: Argument) -> Iterator[str]:
-    chosen = next(one for one in told.candidates if one.chosen)
+    chosen = next(candidate for candidate in told.candidates if candidate.chosen)
     fastest = told.candidates[0].seconds
     yield from _aligned(
         [
             {
-                "tile": f"{one.tile}{' *' if one.chosen else ''}",
-                "predicted": _us(one.seconds),
-                "to the best": f"{one.seconds / fastest:.2f}",
-                "measured": "" if one.measured is None else _us(one.measured),
+                "tile": f"{candidate.tile}{' *' if candidate.chosen else ''}",
+                "predicted": _us(candidate.seconds),
+                "to the best": f"{candidate.seconds / fastest:.2f}",
+                "measured": (
+                    "" if candidate.measured is None else _us(candidate.measured)
+                ),
             }
-            for one in told.candidates
+            for candidate in told.candidates
         ]
     )
     yield f"* serves; {told.candidates_in_all} tiles could"
-    measured = [one.measured for one in told.candidates if one.measured is not None]
+    measured = [
+        candidate.measured
+        for candidate in told.candidates
+        if candidate.measured is not None
+    ]
     slower = chosen.measured is not None and chosen.measured > min(measured)
     if told.choice.row and (slower or chosen.seconds > fastest):
         yield "a row serves a class of shapes, over all of which its tile loses least"

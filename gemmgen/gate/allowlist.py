@@ -8,8 +8,8 @@ import ast
 import builtins
 from collections.abc import Sequence
 
+from gemmgen.schedules import SCHEDULES
 from gemmgen.tables.functions import OPS
-from gemmgen.tables.schedules import GRIDS, SCHEDULES
 
 _NODES = (
     ast.Module, ast.Expr, ast.Constant, ast.If, ast.AnnAssign, ast.Name,
@@ -40,8 +40,9 @@ _SHARED = {
     },
     "functions": {op.name for op in OPS.values() if not op.in_place},
     "support": {"rows"},
-    "table": {"ANY", "FILL", "FULL", "Tile", "one_a_raced_tile", *GRIDS},
+    "table": {"ANY", "FILL", "FULL", "Tile", "one_a_raced_tile"},
 }  # fmt: skip
+_SHARED["table"] |= {row.grid for row in SCHEDULES.values()}
 _OF_SHARED = set().union(*_SHARED.values())
 _IMPORTS_FROM |= {
     (2, f"_runtime.{module}"): {(name, None) for name in names}

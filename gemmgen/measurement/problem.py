@@ -33,7 +33,7 @@ class Problem:
     def arguments(self) -> tuple[Tensor | float, ...]:
         """What the launcher takes, in its order."""
         plan, values = self.plan, {**self.tensors, **self.numbers}
-        names = (plan.a.name, plan.b.name, *(one.name for one in plan.operands))
+        names = (plan.a.name, plan.b.name, *(operand.name for operand in plan.operands))
         return tuple(values[name] for name in names)
 
     @property
@@ -47,18 +47,18 @@ class Problem:
         """New tensors that take the results."""
         size = (self.shape.m, self.shape.n)
         return tuple(
-            torch.empty(size, dtype=torch_dtype(one.dtype), device=self.device)
-            for one in self.plan.results
+            torch.empty(size, dtype=torch_dtype(result.dtype), device=self.device)
+            for result in self.plan.results
         )
 
     @property
     def traffic(self) -> int:
         """Bytes that no kernel can avoid: each tensor read or written once."""
         results = sum(
-            self.shape.m * self.shape.n * torch_dtype(one.dtype).itemsize
-            for one in self.plan.results
+            self.shape.m * self.shape.n * torch_dtype(result.dtype).itemsize
+            for result in self.plan.results
         )
-        return int(results + sum(one.nbytes for one in self.tensors.values()))
+        return int(results + sum(tensor.nbytes for tensor in self.tensors.values()))
 
     @property
     def device(self) -> torch.device:
@@ -74,7 +74,7 @@ def problem(
     Not zeros nor ones: a GPU that multiplies those draws less power and clocks higher.
     """
     case = Case((shape.m,), shape.n, shape.k)
-    dtypes = {one.name: one.dtype for one in plan.operands}
+    dtypes = {operand.name: operand.dtype for operand in plan.operands}
     tensors = {}
     for name, sizes in input_shapes(plan, case).items():
         random = torch.Generator(device)

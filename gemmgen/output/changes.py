@@ -63,7 +63,7 @@ def by_place(changes: Iterable[Change]) -> list[Change]:
     told: list[Change] = []
     for folder, group in groupby(changes, lambda one: one.name.rpartition("/")[0]):
         files = list(group)
-        states = {(one.state, one.reason) for one in files}
+        states = {(file.state, file.reason) for file in files}
         alike = len(states) == 1 < len(files) and files[0].state is not State.FOREIGN
         if folder and alike:
             told.append(Change(folder, files[0].state, reason=files[0].reason))

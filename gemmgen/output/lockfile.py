@@ -36,7 +36,7 @@ class Lock:
 
     def kernels(self) -> list[str]:
         """The kernels whose launchers are there, sorted."""
-        own = [one.file for one in self.files if one.source is not None]
+        own = [file.file for file in self.files if file.source is not None]
         return sorted({home(name) for name in own if is_launcher(name)})
 
 

@@ -29,12 +29,12 @@ def operands_of(
             fail("operands", name, message=reason)
     return tuple(
         Operand(
-            one.name,
-            one.axes,
-            named.get(one.name, out) if one.axes else arithmetic,
+            operand.name,
+            operand.axes,
+            named.get(operand.name, out) if operand.axes else arithmetic,
             arithmetic,
         )
-        for one in epilogue.operands
+        for operand in epilogue.operands
     )
 
 

@@ -38,8 +38,13 @@ class Operand:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it is indexed [m, n]."""
-        return len(self.axes) == 2
+        """Whether it is indexed [m, n], as results are."""
+        return self.axes == ("m", "n")
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether what it has for a row of the results is its own row, or number."""
+        return self.axes[:1] == ("m",)
 
     @property
     def parameter(self) -> str:
@@ -58,14 +63,10 @@ class Operand:
     @property
     def load(self) -> str:
         """The statement that loads a tile's part of it, cast to the arithmetic."""
-        if self.is_matrix:
-            matrix = Matrix(self.name, (self.axes[0], self.axes[1]))
-            pointers, mask = matrix.pointers, matrix.mask
-        else:
-            axis, stride = self.axes[0], self.strides[0]
-            pointers = f"{self.name}_ptr + offs_{axis} * {stride}"
-            mask = f"mask_{axis}"
-        return f"{self.name} = tl.load({pointers}, mask={mask}){self.cast}"
+        row = AXES[self.axes]
+        offsets = row.offsets.format(**dict(zip(self.axes, self.strides, strict=True)))
+        pointers = f"{self.name}_ptr + {offsets}"
+        return f"{self.name} = tl.load({pointers}, mask={row.mask}){self.cast}"
 
     @property
     def cast(self) -> str:
@@ -103,6 +104,11 @@ class Result:
             f"{offsets} = {matrix.offsets}",
             f"tl.store({self.name}_ptr + {offsets}, {value}, mask={matrix.mask})",
         ]
+
+
+def rows_first(a: Matrix, operands: Sequence[Operand]) -> bool:
+    """Whether A and what else has an axis m are stored by rows of the results."""
+    return not a.transposed and all(one.by_rows for one in operands if "m" in one.axes)
 
 
 def buffers(

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from gemmgen.cost.tile import Product
 from gemmgen.epilogue.checked import Epilogue
 from gemmgen.problem.tensors import Operand, Result, buffers
+from gemmgen.schedules.parts.tile import Product
 from gemmgen.spec.parse import KernelSpec
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS
 
@@ -17,23 +17,25 @@ def product_of(
     results: Sequence[Result],
 ) -> Product:
     """The product of a kernel whose operands and results are known."""
-    size = {one.name: DTYPES[one.dtype].bytes for one in operands}
-    size |= {one.name: DTYPES[one.dtype].bytes for one in results}
+    size = {operand.name: DTYPES[operand.dtype].bytes for operand in operands}
+    size |= {result.name: DTYPES[result.dtype].bytes for result in results}
     own = [
         size[name]
         for name, other in buffers(operands, results).items()
         if other is None
     ]
-    vectors = [size[one.name] for one in operands if len(one.axes) == 1]
+    vectors = [size[operand.name] for operand in operands if len(operand.axes) == 1]
     return Product(
         kind=_kind(spec.dtype.a, precision),
         bytes=DTYPES[spec.dtype.a].bytes,
-        out_bytes=max(size[one.name] for one in results),
+        out_bytes=max(size[result.name] for result in results),
         tile_bytes=sum(own),
         layout=spec.layout,
         vector_bytes=max(vectors, default=0),
-        matrix_bytes=sum(size[one.name] for one in operands if one.is_matrix),
-        result_bytes=sum(size[one.name] for one in results),
+        matrix_bytes=sum(
+            size[operand.name] for operand in operands if len(operand.axes) == 2
+        ),
+        result_bytes=sum(size[result.name] for result in results),
         passed=len(operands) + len(results) - 1,
         operations=epilogue.instructions,
     )

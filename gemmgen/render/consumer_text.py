@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from gemmgen.problem.tensors import Operand, buffers
 from gemmgen.render.kernel_text import KernelText
+from gemmgen.schedules import from_registers, transposes
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import Matrix
-from gemmgen.tables.schedules import from_registers, transposes
 
 _INSTRUCTION_BYTES = 32
 """Bytes of K that one wgmma multiplies (PTX ISA, wgmma shapes)."""
@@ -201,7 +201,8 @@ class ConsumerText(KernelText):
     @property
     def _pointer_axes(self) -> list[str]:
         """The axes that some pointer is indexed by."""
-        used = {one.axes[0] for one in self.plan.tensors if not one.is_matrix}
+        vectors = [one for one in self.plan.tensors if not one.is_matrix]
+        used = {axis for one in vectors for axis in one.axes}
         return sorted(used if self.described("results") else {"m", "n"})
 
     @property

@@ -18,10 +18,10 @@ from gemmgen.epilogue.expression import (
     spell,
 )
 from gemmgen.render.names import WIDTH
+from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
 from gemmgen.tables.layouts import AXIS_SIZES, Matrix
 from gemmgen.tables.operations import OPERATIONS
-from gemmgen.tables.schedules import SCHEDULES
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ Every choice between two spellings is made here, so that a template has none.
 
 from dataclasses import dataclass
 
-from gemmgen.cost.tile import Tile
 from gemmgen.problem.tensors import Result
 from gemmgen.render.epilogue_text import EpilogueText
 from gemmgen.render.names import grouped
+from gemmgen.schedules import SCHEDULES, described
+from gemmgen.schedules.parts.schedule import Schedule
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
-from gemmgen.tables.schedules import SCHEDULES, Schedule, described
 
 BLOCKS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
 

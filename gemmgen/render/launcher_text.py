@@ -6,7 +6,7 @@ Every choice between two spellings is made here, so that a template has none.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gemmgen.problem.tensors import Operand
+from gemmgen.problem.tensors import Operand, rows_first
 from gemmgen.render.parts import TILES, shared
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
@@ -63,11 +63,11 @@ class LauncherText:
     def by_row(self) -> list[str]:
         """The arguments that have a row, or number, for each row of the results.
 
-        None where A lies along M: its steps then depend on the number of rows.
+        None where a tensor lies along M: its steps then depend on the number of rows.
         """
-        if self.plan.a.transposed or self.plan.configs:
+        if not rows_first(self.plan.a, self.plan.tensors) or self.plan.configs:
             return []
-        tensors = [one.name for one in self.plan.tensors if "m" in one.axes]
+        tensors = [one.name for one in self.plan.tensors if one.by_rows]
         return [f'"{name}"' for name in (self.plan.a.name, *tensors)]
 
     @property
@@ -159,7 +159,7 @@ class LauncherText:
             return None
         columns = {one.name for one in self.plan.tensors if one.axes == ("m",)}
         flat = [self.plan.a.name]
-        flat += [one.name for one in self.plan.tensors if "m" in one.axes]
+        flat += [one.name for one in self.plan.tensors if one.by_rows]
         flat += self.result_names
         return (
             ", ".join(f"{name}_rows" for name in flat),

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from gemmgen.render.kernel_text import KernelText
 from gemmgen.render.parts import EPILOGUE, shared
 from gemmgen.render.specialized_text import SpecializedText
+from gemmgen.schedules import SCHEDULES, transposes
 from gemmgen.select.plan import Plan
-from gemmgen.tables.schedules import SCHEDULES, transposes
 
 _TRITON = """import triton
 import triton.language as tl
@@ -70,7 +70,7 @@ class ScheduleText:
             "span_in": specialized and "offs_" in lines,
             "split_range": text.splits,
             "sum_splits": text.splits,
-            "swizzle": not row.streams,
+            "swizzle": not row.memory_bound,
             "tma_load": specialized,
             "tma_store": specialized and text.described("results"),
         }

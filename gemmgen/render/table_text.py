@@ -3,8 +3,8 @@
 import textwrap
 from dataclasses import dataclass
 
-from gemmgen.cost.tile import FILL, Product
 from gemmgen.render.names import WIDTH
+from gemmgen.schedules.parts.tile import FILL, Product
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
 

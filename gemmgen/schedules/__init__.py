@@ -1,26 +1,54 @@
-"""Schedules, a module each: where one can serve, the tiles worth having or timing."""
+"""Schedules, a module each: all that sets one apart, but its template."""
+
+from collections.abc import Iterable, Iterator
+from importlib import import_module
+from pkgutil import iter_modules
 
 from gemmgen.hardware.targets import TARGETS
-from gemmgen.schedules import (
-    gemv,
-    persistent,
-    split_k,
-    tiled,
-    tma,
-    warp_specialized,
-)
-from gemmgen.schedules.base import Kernel, Module
-from gemmgen.tables.schedules import SCHEDULES
+from gemmgen.schedules.parts.schedule import Kernel, Schedule
+from gemmgen.schedules.parts.tile import Tile
 
-MODULES: dict[str, Module] = {
-    "warp_specialized": warp_specialized,
-    "tma": tma,
-    "split_k": split_k,
-    "persistent": persistent,
-    "gemv": gemv,
-    "tiled": tiled,
+
+def _rows() -> Iterator[Schedule]:
+    """What the modules beside this one define, each its `SCHEDULE`."""
+    for found in iter_modules(__path__):
+        if not found.ispkg:
+            row: Schedule = import_module(f"{__name__}.{found.name}").SCHEDULE
+            yield row
+
+
+SCHEDULES: dict[str, Schedule] = {
+    row.name: row for row in sorted(_rows(), key=lambda row: (row.order, row.name))
 }
-"""By name, in the order in which their tiles are timed."""
+
+
+def schedule_of(tile: Tile) -> Schedule:
+    """The schedule that computes a tile."""
+    return SCHEDULES[tile.schedule]
+
+
+def by_file(schedules: Iterable[str]) -> dict[str, list[str]]:
+    """Schedules by the files that their kernels are in."""
+    found = dict[str, list[str]]()
+    for name in schedules:
+        found.setdefault(SCHEDULES[name].file, []).append(name)
+    return found
+
+
+def described(schedule: str, kind: str) -> frozenset[str]:
+    """The roles of the tensors that a schedule takes through descriptors."""
+    row = SCHEDULES[schedule]
+    return row.described - row.by_pointers(kind)
+
+
+def transposes(schedule: str, kind: str, layout: str) -> bool:
+    """Whether B's columns are the rows of what a schedule multiplies."""
+    return SCHEDULES[schedule].transposes(kind, layout)
+
+
+def from_registers(schedule: str, kind: str, layout: str) -> bool:
+    """Whether what a schedule multiplies comes from registers on the left."""
+    return SCHEDULES[schedule].from_registers(kind, layout)
 
 
 def why_not(schedule: str, kernel: Kernel) -> str | None:
@@ -30,9 +58,11 @@ def why_not(schedule: str, kernel: Kernel) -> str | None:
     """
     row, target = SCHEDULES[schedule], kernel.target
     if row.described and not target.tensor_maps:
-        first = next(one.name for one in TARGETS.values() if one.tensor_maps)
+        first = next(target.name for target in TARGETS.values() if target.tensor_maps)
         return f"{schedule} needs {first}, this is {target.name}"
     if row.unit and row.unit != target.unit:
-        only = next(one.name for one in TARGETS.values() if one.unit == row.unit)
+        only = next(
+            target.name for target in TARGETS.values() if target.unit == row.unit
+        )
         return f"{schedule} is written for {only}"
-    return MODULES[schedule].why_not(kernel)
+    return row.why_not(kernel)

@@ -3,14 +3,19 @@
 from collections.abc import Iterator
 from itertools import product as every
 
-from gemmgen.cost.tile import GROUP_M, Product, Tile
-from gemmgen.schedules.base import Kernel, Size, k_blocks
+from gemmgen.hardware.targets import Rates, Target
+from gemmgen.schedules.parts.memory import threads_of
+from gemmgen.schedules.parts.schedule import ONE_A_ROW, Kernel, Pause, Schedule, Size
+from gemmgen.schedules.parts.search import k_blocks
+from gemmgen.schedules.parts.tile import GROUP_M, Product, Tile
 from gemmgen.tables.layouts import LAYOUTS
 
+_UNROLLED = 4
+"""Blocks that its loop loads at a time."""
 _WIDEST_LOADS = 16
 """Bytes of a row of B for each thread: less would halve its loads."""
 _MOST_AT_ONCE = 64
-"""... and more would fill the registers, for four blocks are loaded at a time."""
+"""... and more would fill the registers, for several blocks are loaded at a time."""
 
 
 def why_not(kernel: Kernel) -> str | None:
@@ -20,7 +25,7 @@ def why_not(kernel: Kernel) -> str | None:
     return None
 
 
-def sizes(product: Product) -> tuple[Size, ...]:
+def sizes(product: Product, target: Target) -> tuple[Size, ...]:
     """One column and a warp at a time."""
     return ((1, 1, 4, 1, 1),)
 
@@ -31,3 +36,46 @@ def search(product: Product) -> Iterator[Tile]:
     for n, k, warps in every((1, 2, 4), lengths, (1, 4, 8)):
         if _WIDEST_LOADS <= k * product.bytes / (32 * warps) <= _MOST_AT_ONCE:
             yield Tile(1, n, k, GROUP_M, 1, warps, "gemv")
+
+
+def misshapen(tile: Tile) -> str | None:
+    """Its tiles are of one row."""
+    return "has more rows than the one that gemv computes" if tile.m != 1 else None
+
+
+def shared_memory(tile: Tile, product: Product, target: Target) -> int:
+    """No ring: a row of A is loaded along K, or along M and then reordered."""
+    columns = tile.n * tile.warps
+    row = tile.k if LAYOUTS[product.layout].a_transposed else columns
+    return 4 * product.mma.accumulator_words * max(row, columns)
+
+
+def registers(tile: Tile, product: Product) -> int:
+    """The products, summed last, four blocks loaded, addresses."""
+    return tile.n * tile.k // threads_of(tile) + 56
+
+
+def between_tiles(tile: Tile, rates: Rates, pause: Pause) -> float:
+    """Nothing: programs beside it keep memory busy."""
+    return 0.0
+
+
+def reads_again(m: int, n: int, k: int) -> int:
+    """Every row of A streams B once."""
+    return (m - 1) * n * k
+
+
+def ramp(rates: Rates) -> float:
+    """None: of a stream of small programs, some have loads under way at any time."""
+    return 0.0
+
+
+SCHEDULE = Schedule(
+    "gemv", "rows times the matrix, no tensor core", 60, ONE_A_ROW,
+    why_not, sizes, search, shared_memory,
+    constants=("BLOCK_N", "BLOCK_K"), memory_bound=True, unrolled=_UNROLLED,
+    # Above 4 rows a tensor core wins even where memory is the limit.
+    most_rows=1, most_rows_timed=4,
+    misshapen=misshapen, registers=registers, between_tiles=between_tiles,
+    reads_again=reads_again, ramp=ramp,
+)  # fmt: skip

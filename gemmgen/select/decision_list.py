@@ -10,7 +10,7 @@ from itertools import product
 from operator import add, itemgetter
 from typing import Any
 
-from gemmgen.cost.tile import Tile
+from gemmgen.schedules.parts.tile import Tile
 
 Sizes = tuple[int, int, int]
 Limits = tuple[float, float, float]
@@ -157,11 +157,11 @@ def _needed(rows: Sequence[_Row]) -> list[_Row]:
         mine = [
             cell
             for cell in product(*(range(last + 1) for last in row[1]))
-            if not any(_holds(one, cell) for one in kept[:at])
+            if not any(_holds(other, cell) for other in kept[:at])
         ]
         below = kept[at + 1 :]
-        found = (next(one for one in below if _holds(one, cell)) for cell in mine)
-        if all(one[0] == row[0] for one in found):
+        found = (next(other for other in below if _holds(other, cell)) for cell in mine)
+        if all(other[0] == row[0] for other in found):
             kept.pop(at)
     return kept
 

@@ -10,12 +10,12 @@ from functools import cache
 from operator import ge
 from random import Random
 
-from gemmgen.cost.tile import Product, Tile
 from gemmgen.cost.time import Sizes, predicted_time
 from gemmgen.hardware.targets import Target
+from gemmgen.schedules import schedule_of
+from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.decision_list import ANY, Grid, Point, Rule, decide
 from gemmgen.select.waves import with_full_waves
-from gemmgen.tables.schedules import SCHEDULES
 
 Time = Callable[[Sizes, Tile], float]
 
@@ -66,16 +66,20 @@ def modelled(
 def _modelled(
     tiles: tuple[Tile, ...], product: Product, target: Target, rest: bool
 ) -> tuple[Rule, ...]:
-    plain = [tile for tile in tiles if not tile.described]
+    plain = [tile for tile in tiles if not schedule_of(tile).described]
     if rest:
         return tuple(_table(plain, product, target, ROUGH, aligned=False))
     if len(plain) == len(tiles):
         return tuple(_table(plain, product, target, GRID))
     rules = _table(plain, product, target, FEW, aligned=False)
-    leading = [tile for tile in tiles if first(tile)]
+    leading = aligned = [tile for tile in tiles if schedule_of(tile).needs_aligned]
     if any(map(describes_operands, leading)):
         # Warps of their own do what a persistent loop does, and overlap more.
-        leading = [one for one in leading if not one.loops or describes_operands(one)]
+        leading = [
+            tile
+            for tile in leading
+            if not schedule_of(tile).persistent or describes_operands(tile)
+        ]
     rules += with_full_waves(
         _table(leading, product, target, GRID),
         {
@@ -87,7 +91,7 @@ def _modelled(
         target,
         _LEAST_GAIN,
     )
-    every = [tile for tile in tiles if first(tile) and not describes_operands(tile)]
+    every = [tile for tile in aligned if not describes_operands(tile)]
     if every and describes_operands(rules[-1].tile):
         rules += _table(every, product, target, ROUGH)
     rules += _table(plain, product, target, ROUGH, aligned=False)
@@ -110,23 +114,17 @@ def reached(rules: Sequence[Rule]) -> list[Rule]:
     """
     kept: list[Rule] = []
     for rule in rules:
-        takers = (one for one in kept if not one.tile.described and not one.full)
-        if not any(all(map(ge, one.limits, rule.limits)) for one in takers):
+        takers = (
+            rule for rule in kept if not (schedule_of(rule.tile).described or rule.full)
+        )
+        if not any(all(map(ge, taker.limits, rule.limits)) for taker in takers):
             kept.append(rule)
     return kept
 
 
-def first(tile: Tile) -> bool:
-    """Whether a tile is for tensors that descriptors can describe; gemv needs none.
-
-    The other pointer kernels would take calls from rows for tensors that are not.
-    """
-    return tile.described or tile.streams
-
-
 def describes_operands(tile: Tile) -> bool:
     """Whether descriptors must describe operands too, not the inputs alone."""
-    return "operands" in SCHEDULES[tile.schedule].described
+    return "operands" in schedule_of(tile).described
 
 
 def _table(
@@ -161,12 +159,15 @@ def sampled(
                     (m_inside, max(1, n_inside - less), k_inside - less),
                 ):
                     serving = (tile for tile in tiles if serves(tile, sizes))
-                    yield Point(sizes, {one: time(sizes, one) for one in serving}, 0.5)
+                    yield Point(
+                        sizes, {tile: time(sizes, tile) for tile in serving}, 0.5
+                    )
 
 
 def serves(tile: Tile, sizes: Sizes) -> bool:
-    """Whether a tile is for such a shape: gemv reads B once for each row of A."""
-    return not tile.streams or sizes[0] == 1
+    """Whether a tile is for such a shape, which may have too many rows."""
+    most = schedule_of(tile).most_rows
+    return most is None or sizes[0] <= most
 
 
 def _samples(limits: Sequence[float], unit: int) -> list[tuple[int, int]]:

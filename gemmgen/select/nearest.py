@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from gemmgen.cost.tile import Tile
+from gemmgen.schedules.parts.tile import Tile
 
 
 def nearest_fitting(tile: Tile, fits: Callable[[Tile], bool]) -> Tile | None:
@@ -18,4 +18,4 @@ def nearest_fitting(tile: Tile, fits: Callable[[Tile], bool]) -> Tile | None:
         else:
             return None
     deeper = (replace(tile, stages=stages) for stages in range(wanted, 0, -1))
-    return next(one for one in deeper if fits(one))
+    return next(tile for tile in deeper if fits(tile))

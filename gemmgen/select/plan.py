@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 
 from gemmgen.base.errors import Mistakes, SpecError, SpecErrors, one_of, quoted
-from gemmgen.cost.tile import Product, Tile
 from gemmgen.epilogue.checked import Epilogue, Statement
 from gemmgen.epilogue.expression import Name
 from gemmgen.epilogue.parser import compile_epilogue
@@ -17,6 +16,8 @@ from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.problem.bindings import operands_of, results_of
 from gemmgen.problem.tensors import Operand, Result
 from gemmgen.problem.workload import product_of
+from gemmgen.schedules import SCHEDULES, by_file
+from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 from gemmgen.select.table import BY_ARCHITECTURE, Row, Table
 from gemmgen.select.tiling import choose, schedule_text, tiles_text
 from gemmgen.select.tuning_file import Tuning, beside
@@ -25,7 +26,6 @@ from gemmgen.spec.parse import KernelSpec, Spec, read
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS
 from gemmgen.tables.layouts import LAYOUTS, Matrix
 from gemmgen.tables.operations import OPERATIONS
-from gemmgen.tables.schedules import FALLBACK, SCHEDULES, by_file
 from gemmgen.yaml.reader import file_bytes
 
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 from gemmgen.cost.resources import shared_memory
-from gemmgen.cost.tile import Product, Tile
 from gemmgen.hardware.targets import TARGETS, Rates, Target
+from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.model_table import modelled
 from gemmgen.select.nearest import nearest_fitting
@@ -86,7 +86,9 @@ def _spare(last: Row, product: Product) -> tuple[Row, ...]:
 
     It serves every shape as that does, so whatever GPU may take it has a row.
     """
-    newer = [one for one in TARGETS.values() if one.architecture > last.architecture]
+    newer = [
+        target for target in TARGETS.values() if target.architecture > last.architecture
+    ]
 
     def everywhere(tile: Tile) -> bool:
         row = replace(last, tile=tile)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 
 from gemmgen.base.errors import quoted
-from gemmgen.cost.tile import FILL, GROUP_M, Tile
+from gemmgen.schedules import SCHEDULES, schedule_of
+from gemmgen.schedules.parts.tile import FILL, GROUP_M, Tile
 from gemmgen.spec.schema import MAX_SIDE
-from gemmgen.tables.schedules import SCHEDULES
 
 _FORM = re.compile(
     r"(?P<schedule>[a-z_]+) (?P<m>N)x(?P<n>N)x(?P<k>N)( g(?P<group_m>N))?"
@@ -20,12 +20,10 @@ _MOST = {
     **dict.fromkeys("mnk", MAX_SIDE),
     **{"group_m": 64, "split_k": 64, "stages": 12, "warps": 16},
 }
-"""As in specs; gemv, which keeps no block, takes longer steps along K."""
-_LEAST_SIDE = 16
-"""What a tensor core multiplies at least; gemv uses none."""
+"""As in specs; schedules that keep no block take longer steps along K."""
 
 
-def spelled(tile: Tile) -> str:
+def format_tile(tile: Tile) -> str:
     """The tile in a line; group_m where it is not 8, split_k where it is not 1."""
     parts = [f"{tile.schedule} {tile.m}x{tile.n}x{tile.k}"]
     if tile.group_m != GROUP_M:
@@ -35,7 +33,7 @@ def spelled(tile: Tile) -> str:
     return " ".join([*parts, f"s{tile.stages}", f"w{tile.warps}"])
 
 
-def parsed(text: str) -> Tile:
+def parse_tile(text: str) -> Tile:
     """The tile that a line says; ValueError tells what is wrong with it."""
     match = _FORM.fullmatch(text)
     if match is None or match["schedule"] not in SCHEDULES:
@@ -59,20 +57,14 @@ def parsed(text: str) -> Tile:
 
 def _faults(tile: Tile) -> Iterator[str]:
     """Why no kernel could be launched with such a tile."""
-    sides = (tile.m, tile.n, tile.k)
-    numbers = {tile.m, tile.n, tile.warps}
-    if tile.specialized and tile.warps == 12:
-        numbers -= {12, 192}  # three consumers, of 64 rows or columns each
-    if any(number & (number - 1) for number in (*numbers, tile.k)):
+    schedule = schedule_of(tile)
+    if any(number & (number - 1) for number in schedule.powers_of_two(tile)):
         yield "has a side or warps that are no power of two, which Triton needs"
     for name, most in _MOST.items():
-        if getattr(tile, name) > most * (8 if tile.streams and name == "k" else 1):
+        times = 8 if schedule.memory_bound and name == "k" else 1
+        if getattr(tile, name) > times * most:
             yield f"has {name} {getattr(tile, name)}, which is more than any GPU takes"
-    if tile.streams and tile.m != 1:
-        yield "has more rows than the one that gemv computes"
-    if not tile.streams and min(sides) < _LEAST_SIDE:
-        yield f"has a side under {_LEAST_SIDE}"
-    if tile.specialized and tile.warps not in (4, 8, 12):
-        yield "has no consumers of four warps each: warps must be 4, 8 or 12"
-    if tile.split_k != 1 and not SCHEDULES[tile.schedule].splits:
+    if fault := schedule.misshapen(tile):
+        yield fault
+    if tile.split_k != 1 and not schedule.splits:
         yield f"cuts K into parts, which {tile.schedule} does not"

@@ -8,22 +8,25 @@ from dataclasses import replace
 
 from gemmgen.base.errors import SpecError, SpecErrors, quoted
 from gemmgen.cost.resources import fits, shared_memory, spills, why_not_compiled
-from gemmgen.cost.tile import GROUP_M, Product, Tile
 from gemmgen.cost.time import best_stages
 from gemmgen.epilogue.checked import Epilogue
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules import why_not
-from gemmgen.schedules.base import Kernel
-from gemmgen.select.candidates import candidates
-from gemmgen.select.model_table import first
+from gemmgen.schedules import SCHEDULES, schedule_of, why_not
+from gemmgen.schedules.parts.schedule import Kernel
+from gemmgen.schedules.parts.tile import FALLBACK, GROUP_M, Product, Tile
+from gemmgen.select.fallback_tiles import fallback_tiles
 from gemmgen.select.nearest import nearest_fitting
-from gemmgen.select.specials import specials
+from gemmgen.select.schedule_tiles import schedule_tiles
 from gemmgen.select.table import Row, Table, row
 from gemmgen.select.tuning_file import Measured
 from gemmgen.spec.parse import KernelSpec
 from gemmgen.spec.schema import AUTO
 from gemmgen.tables.layouts import LAYOUTS
-from gemmgen.tables.schedules import FALLBACK, SCHEDULES
+
+_IN_PARTS = next(
+    name for name, row in SCHEDULES.items() if row.splits and not row.described
+)
+"""The schedule that serves every call in parts of K."""
 
 
 def choose(
@@ -68,15 +71,19 @@ def _offered(
 ) -> list[Tile]:
     """What the model may choose from: the spec's tiles, or its own; some serve all."""
     if not any(tile.schedule == FALLBACK for tile in tiles):
-        tiles = tiles + candidates(product, target, epilogue.registers, _widest(spec))
+        tiles = tiles + fallback_tiles(
+            product, target, epilogue.registers, _widest(spec)
+        )
     if not spec.tiles:  # after the fallback's, which win where both are as good
         for schedule in _serving(spec, product, target):
-            tiles = tiles + specials(schedule, product, target, epilogue.burden)
+            tiles = tiles + schedule_tiles(
+                schedule, product, target, epilogue.live_tiles
+            )
     return tiles
 
 
 def _serves_all(row: Row) -> bool:
-    return not first(row.tile) and row.limits == (None, None, None)
+    return not schedule_of(row.tile).needs_aligned and row.limits == (None, None, None)
 
 
 def _measured_rows(
@@ -174,7 +181,7 @@ def _listed(spec: KernelSpec, product: Product, target: Target) -> list[Tile]:
     serving = _serving(spec, product, target)
     for given in spec.tiles:
         if AUTO in spec.schedule:
-            schedules = ["split_k" if (given.split_k or 1) > 1 else FALLBACK]
+            schedules = [_IN_PARTS if (given.split_k or 1) > 1 else FALLBACK]
         else:
             schedules = [name for name in spec.schedule if name in serving]
         for schedule in schedules:

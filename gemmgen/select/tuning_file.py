@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from gemmgen.base.errors import Location, Mistakes, described, one_of, unknown
+from gemmgen.base.errors import Location, Mistakes, describe_value, one_of, unknown
 from gemmgen.base.files import blamed
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.gpus import target_named
 from gemmgen.hardware.targets import TARGETS, Rates
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.decision_list import ANY, Rule
-from gemmgen.select.tile_text import parsed, spelled
+from gemmgen.select.tile_text import format_tile, parse_tile
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import Shape
 from gemmgen.yaml.reader import file_bytes, load
@@ -88,7 +88,7 @@ class Tuning:
                 ordered = sorted(times.items(), key=lambda pair: pair[1])
                 lines.append(f"      {shape}:")
                 lines += [
-                    f"        {spelled(tile)}: {1e6 * time:.2f}"
+                    f"        {format_tile(tile)}: {1e6 * time:.2f}"
                     for tile, time in ordered
                 ]
         return "\n".join(lines) + "\n"
@@ -103,7 +103,7 @@ def _rule_text(rule: Rule) -> str:
     limits = zip(_SIZES, rule.limits, strict=True)
     parts = [f"{size}: {int(most)}" for size, most in limits if most != ANY]
     waves = ["waves: full"] if rule.full else []
-    return "{" + ", ".join([*parts, *waves, f"tile: {spelled(rule.tile)}"]) + "}"
+    return "{" + ", ".join([*parts, *waves, f"tile: {format_tile(rule.tile)}"]) + "}"
 
 
 def beside(spec: Path) -> list[Path]:
@@ -181,7 +181,9 @@ def _rates(node: Node, mistakes: Mistakes) -> Rates | None:
 
 def _rules(node: Node, mistakes: Mistakes) -> Iterator[tuple[Rule, Location]]:
     if not isinstance(node.value, list) and node.value not in (None, UNKNOWN):
-        mistakes.add(node.location, f"rules are a list, not {described(node.value)}")
+        mistakes.add(
+            node.location, f"rules are a list, not {describe_value(node.value)}"
+        )
     for item in node.items:
         if not _check_keys(item, (*_SIZES, "waves", "tile"), mistakes):
             continue
@@ -190,7 +192,7 @@ def _rules(node: Node, mistakes: Mistakes) -> Iterator[tuple[Rule, Location]]:
         tile = _tile(text.value, text.location, mistakes)
         waves = item.child("waves")
         if waves is not None and waves.value != "full":
-            said = f"waves must be full, not {described(waves.value)}"
+            said = f"waves must be full, not {describe_value(waves.value)}"
             mistakes.add(waves.location, said)
         if tile:
             rule = Rule((limits[0], limits[1], limits[2]), tile, waves is not None)
@@ -205,17 +207,17 @@ def _limit(node: Node | None, size: str, mistakes: Mistakes) -> float:
         return number
     if node.value is not UNKNOWN:
         said = f"{size} must be a whole number from 1 to {shapes.LARGEST}"
-        mistakes.add(node.location, f"{said}, not {described(node.value)}")
+        mistakes.add(node.location, f"{said}, not {describe_value(node.value)}")
     return ANY
 
 
 def _tile(text: Value, place: Location, mistakes: Mistakes) -> Tile | None:
     if not isinstance(text, str):
         if text is not UNKNOWN:
-            mistakes.add(place, f"a tile must be a text, not {described(text)}")
+            mistakes.add(place, f"a tile must be a text, not {describe_value(text)}")
         return None
     try:
-        return parsed(text)
+        return parse_tile(text)
     except ValueError as error:
         mistakes.add(place, str(error))
         return None
@@ -234,7 +236,9 @@ def _times(node: Node, mistakes: Mistakes) -> Iterator[tuple[Tile, float]]:
         tile, time = _tile(text, node.keys[text], mistakes), _number(each)
         if time is None or not 0 < time < ANY:
             if each.value is not UNKNOWN:
-                said = f"a time must be a number above 0, not {described(each.value)}"
+                said = (
+                    f"a time must be a number above 0, not {describe_value(each.value)}"
+                )
                 mistakes.add(each.location, said)
         elif tile:
             yield tile, time * 1e-6
@@ -254,7 +258,7 @@ def _entries(node: Node, what: str, mistakes: Mistakes) -> Iterator[tuple[str, N
     """The entries of a map; nothing at all is an empty one."""
     if not isinstance(node.value, dict) and node.value not in (None, UNKNOWN):
         mistakes.add(
-            node.location, f"{what} must be a map, not {described(node.value)}"
+            node.location, f"{what} must be a map, not {describe_value(node.value)}"
         )
     yield from node.entries.items()
 
@@ -264,7 +268,7 @@ def _check_keys(node: Node, allowed: Collection[str], mistakes: Mistakes) -> boo
     if not isinstance(node.value, dict):
         if node.value is not UNKNOWN:
             said = f"expected a map with {', '.join(allowed)}"
-            mistakes.add(node.location, f"{said}, not {described(node.value)}")
+            mistakes.add(node.location, f"{said}, not {describe_value(node.value)}")
         return False
     for key in node.entries:
         if key not in allowed:

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import le
 from typing import TypeVar
 
-from gemmgen.cost.tile import Tile
 from gemmgen.cost.time import Sizes, fills
 from gemmgen.hardware.targets import Target
+from gemmgen.schedules import schedule_of
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.decision_list import Rule
 
 _Shape = TypeVar("_Shape", bound=Sizes)
@@ -45,8 +46,8 @@ def _faster(
     while left:
         gains = {
             one: _gain(one, tile, left, target)
-            for one in dict.fromkeys(one for each in left.values() for one in each)
-            if one.loops
+            for one in dict.fromkeys(tile for each in left.values() for tile in each)
+            if schedule_of(one).persistent
         }
         best = max(gains, key=lambda one: gains[one], default=tile)
         if gains.get(best, 0.0) <= least:

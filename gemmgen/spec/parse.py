@@ -12,13 +12,13 @@ from typing import Any
 from gemmgen.base.errors import Location, Mistakes, not_built, one_of
 from gemmgen.epilogue.shorthand import Piece, expand, step_at
 from gemmgen.hardware.gpus import target_named
+from gemmgen.schedules import SCHEDULES
 from gemmgen.spec.for_each import Draft, check_size, drafts
 from gemmgen.spec.schema import AUTO, SCALINGS, VERSION, DtypeMap, Tile
 from gemmgen.spec.validation import check
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import LAYOUTS
 from gemmgen.tables.operations import OPERATIONS
-from gemmgen.tables.schedules import SCHEDULES
 from gemmgen.yaml.reader import load
 from gemmgen.yaml.tree import UNKNOWN, Node
 
@@ -120,7 +120,7 @@ def read(text: str | bytes, file: str, mistakes: Mistakes) -> Spec:
 
 def _targets(root: Node) -> tuple[str, ...]:
     """The architectures that are named, by whichever name, each once."""
-    names = [str(one.value) for one in root.at("targets").items]
+    names = [str(item.value) for item in root.at("targets").items]
     found = [target_named(name) for name in names]
     return tuple(dict.fromkeys(one for one in found if one)) or DEFAULT_TARGETS
 

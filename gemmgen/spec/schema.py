@@ -19,11 +19,11 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from gemmgen.epilogue.shorthand import STEPS
 from gemmgen.hardware.gpus import NAMES, SHOWN, unknown_target
+from gemmgen.schedules import SCHEDULES
 from gemmgen.spec.value_types import Choice, Exactly, Flag, Identifier, Several, Whole
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS, unknown_dtype
 from gemmgen.tables.layouts import LAYOUTS
 from gemmgen.tables.operations import OPERATIONS
-from gemmgen.tables.schedules import SCHEDULES
 
 VERSION = 1
 SCALINGS = ("none", "tensor", "row", "block128")

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from gemmgen.base.errors import Mistakes, described, quoted, unknown
+from gemmgen.base.errors import Mistakes, describe_value, quoted, unknown
 from gemmgen.base.files import blamed
 from gemmgen.yaml.reader import file_bytes, load
 from gemmgen.yaml.tree import UNKNOWN, Node
@@ -59,7 +59,9 @@ def read(path: Path, kernels: Collection[str]) -> dict[str, tuple[Shape, ...]]:
         text = file_bytes(path)
     root = load(text, str(path), mistakes)
     if not isinstance(root.value, dict):
-        message = f"shapes are a map from kernels to lists, not {described(root.value)}"
+        message = (
+            f"shapes are a map from kernels to lists, not {describe_value(root.value)}"
+        )
         mistakes.add(root.location, message)
     found = {}
     for name, node in root.entries.items():
@@ -73,7 +75,7 @@ def read(path: Path, kernels: Collection[str]) -> dict[str, tuple[Shape, ...]]:
 def _shapes(name: str, node: Node, mistakes: Mistakes) -> Iterator[Shape]:
     """The right shapes of one kernel's list, each once."""
     if node.value is not UNKNOWN and not isinstance(node.value, list):
-        said = f"the shapes of {name} must be a list, not {described(node.value)}"
+        said = f"the shapes of {name} must be a list, not {describe_value(node.value)}"
         mistakes.add(node.location, said)
     elif not node.items:
         mistakes.add(node.location, f"the list of {name} is empty")
@@ -81,7 +83,8 @@ def _shapes(name: str, node: Node, mistakes: Mistakes) -> Iterator[Shape]:
     for item in node.items:
         if not isinstance(item.value, str):
             if item.value is not UNKNOWN:
-                said = f"a shape must be like 512x512x4096, not {described(item.value)}"
+                given = describe_value(item.value)
+                said = f"a shape must be like 512x512x4096, not {given}"
                 mistakes.add(item.location, said)
             continue
         try:

@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import ErrorDetails
 
-from gemmgen.base.errors import Location, Mistakes, described, unknown
+from gemmgen.base.errors import Location, Mistakes, describe_value, unknown
 from gemmgen.spec.schema import (
     TAGS,
     DtypeMap,
@@ -92,7 +92,7 @@ def _wording(detail: ErrorDetails) -> str:
         case "wrong":
             return str(context["says"])
         case "shape":
-            return f"{detail['msg']}, not {described(value)}"
+            return f"{detail['msg']}, not {describe_value(value)}"
         case "extra_forbidden":
             return unknown("key", str(detail["loc"][-1]), _model(detail).model_fields)
         case "missing":
@@ -104,7 +104,7 @@ def _wording(detail: ErrorDetails) -> str:
         "list_type": "a list",
         "string_type": "text",
     }[detail["type"]]
-    return f"{_noun(detail)} must be {must}, not {described(value)}"
+    return f"{_noun(detail)} must be {must}, not {describe_value(value)}"
 
 
 def _model(detail: ErrorDetails) -> type[Model]:

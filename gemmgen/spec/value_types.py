@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError, core_schema
 
-from gemmgen.base.errors import described, one_of, quoted, unknown
+from gemmgen.base.errors import describe_value, one_of, quoted, unknown
 
 Schema = dict[str, Any]
 
@@ -66,7 +66,7 @@ class Choice(Kind):
             if self.unknown is not None:
                 return self.unknown(value)
             return unknown(self.noun, value, self.allowed)
-        said = f"{self.noun} must be a name, not {described(value)}"
+        said = f"{self.noun} must be a name, not {describe_value(value)}"
         return f"{said} {one_of(self.shown or self.allowed)}"
 
     def json_schema(self) -> Schema:
@@ -95,7 +95,7 @@ class Whole(Kind):
 
     def wording(self, value: object) -> str:
         if type(value) is not int:
-            return f"{self.noun} must be a whole number, not {described(value)}"
+            return f"{self.noun} must be a whole number, not {describe_value(value)}"
         if not self.low <= value <= self.high:
             return f"{self.noun}={value} is not between {self.low} and {self.high}"
         lower = max(power for power in self.powers if power < value)
@@ -120,7 +120,7 @@ class Flag(Kind):
         return isinstance(value, bool)
 
     def wording(self, value: object) -> str:
-        return f"{self.noun} must be true or false, not {described(value)}"
+        return f"{self.noun} must be true or false, not {describe_value(value)}"
 
     def json_schema(self) -> Schema:
         return {"type": "boolean"}
@@ -138,7 +138,7 @@ class Identifier(Kind):
         return isinstance(value, str) and bool(re.fullmatch(self.PATTERN, value))
 
     def wording(self, value: object) -> str:
-        shown = quoted(value) if isinstance(value, str) else described(value)
+        shown = quoted(value) if isinstance(value, str) else describe_value(value)
         return f"{self.noun} {shown} must be {IDENTIFIER_RULE}"
 
     def json_schema(self) -> Schema:
@@ -161,7 +161,7 @@ class Exactly(Kind):
         return type(value) is type(self.value) and value == self.value
 
     def wording(self, value: object) -> str:
-        return f"{self.rule}, not {described(value)}"
+        return f"{self.rule}, not {describe_value(value)}"
 
     def json_schema(self) -> Schema:
         return {"const": self.value}

@@ -1,1 +1,1 @@
-"""The tables that a new dtype, layout, operation, function or schedule is a row of."""
+"""The tables that a new dtype, layout, operation or function is a row of."""

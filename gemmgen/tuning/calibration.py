@@ -6,9 +6,9 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from gemmgen.base.errors import UsageError
-from gemmgen.cost.tile import Product, Tile
 from gemmgen.cost.time import predicted_time
 from gemmgen.hardware.targets import TARGETS, Rates, Target
+from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select import tuning_file
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tuning_file import Tuning
@@ -89,8 +89,8 @@ def fit(
 
     def error(rates: Rates) -> float:
         there = replace(target, rates=rates)
-        off = (one.weight * abs(_off(one, there)) for one in timings)
-        return sum(off) / sum(one.weight for one in timings)
+        off = (timing.weight * abs(_off(timing, there)) for timing in timings)
+        return sum(off) / sum(timing.weight for timing in timings)
 
     def cost(rates: Rates) -> float:
         return error(rates) + _TRUST * _apart(rates, target.rates)
@@ -115,7 +115,8 @@ def fit(
 def _apart(rates: Rates, others: Rates) -> float:
     """How far constants are from others: the sum of their squared logarithms."""
     ratios = (
-        getattr(rates, one.name) / getattr(others, one.name) for one in fields(Rates)
+        getattr(rates, field.name) / getattr(others, field.name)
+        for field in fields(Rates)
     )
     return sum(math.log(ratio) ** 2 for ratio in ratios)
 

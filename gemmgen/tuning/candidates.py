@@ -6,15 +6,15 @@ Wider than what `tiles: auto` chooses from, since here a wrong guess costs littl
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from gemmgen.cost.resources import accumulator_registers, fits, spills
-from gemmgen.cost.tile import GROUP_M, Tile
+from gemmgen.cost.resources import fits, spills
 from gemmgen.cost.time import predicted_time
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules import MODULES, why_not
-from gemmgen.schedules.base import Kernel
+from gemmgen.schedules import SCHEDULES, schedule_of, why_not
+from gemmgen.schedules.parts.memory import accumulator_registers
+from gemmgen.schedules.parts.schedule import Kernel
+from gemmgen.schedules.parts.tile import GROUP_M, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.spec.shapes import Shape
-from gemmgen.tables.schedules import SCHEDULES
 
 MOST = 48
 """Tiles that are timed at a shape: the model's best..."""
@@ -29,19 +29,22 @@ _GROUPS = (2, 16)
 within cache lines fewer are faster, and more where there are many tiles (H200)..."""
 _MOST_GROUPED = 5
 """... which so many of the model's best are timed with."""
-_GEMV_ROWS = 4
-"""Rows above which a tensor core wins even where memory is the limit."""
 
 
 def candidates(plan: Plan, target: Target) -> list[Tile]:
-    """Every candidate of the schedules that can serve the kernel, and its table's."""
+    """Every candidate of the schedules that can serve the kernel, and its table's.
+
+    Where the model sees no difference, descriptors come before pointers, and the
+    fallback last.
+    """
     own = [tile for where, tile in plan.tiles if where == target]
     kernel = Kernel(plan.layout, plan.product, target)
+    rows = sorted(reversed(SCHEDULES.values()), key=lambda row: not row.described)
     found = [
         tile
-        for schedule, module in MODULES.items()
-        if why_not(schedule, kernel) is None
-        for tile in module.search(plan.product)
+        for row in rows
+        if why_not(row.name, kernel) is None
+        for tile in row.search(plan.product)
     ]
     deepest = [_deepest(tile, plan, target) for tile in found]
     fitting = [*own, *(tile for tile in deepest if tile)]
@@ -60,20 +63,20 @@ def at_shape(
         for tile in tiles
         if tile.schedule in able
         and tile.group_m == GROUP_M
-        and (not tile.streams or shape.m <= _GEMV_ROWS)
+        and shape.m <= (schedule_of(tile).most_rows_timed or shape.m)
     ]
     serving.sort(key=lambda tile: predicted_time(shape, tile, plan.product, target))
     described = any(SCHEDULES[schedule].described for schedule in able)
     most_each = _MOST_EACH if described else _MOST_OF_FEW
     kept: list[Tile] = []
     for tile in serving:
-        same = [one for one in kept if one.schedule == tile.schedule]
+        same = [other for other in kept if other.schedule == tile.schedule]
         if len(same) < most_each and len(kept) < MOST:
             kept.append(tile)
-    walking = [tile for tile in kept if tile.loops]
+    persistent = [tile for tile in kept if schedule_of(tile).persistent]
     grouped = [
         tile
-        for tile in _grouped(walking[:_MOST_GROUPED])
+        for tile in _grouped(persistent[:_MOST_GROUPED])
         if shape.m > min(tile.group_m, GROUP_M) * tile.m
     ]
     return [*kept, *grouped]
@@ -82,7 +85,7 @@ def at_shape(
 def _grouped(tiles: Sequence[Tile]) -> Iterator[Tile]:
     """In the other groups, those whose programs walk from tile to tile."""
     for tile in tiles:
-        if tile.loops:
+        if schedule_of(tile).persistent:
             for group in _GROUPS:
                 yield replace(tile, group_m=group)
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from gemmgen.base.files import blamed
 from gemmgen.base.tree import pinned
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import Target
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.tuning_file import Measured, Tuning
 from gemmgen.spec.shapes import Shape
-from gemmgen.tuning.choice import rules_for
+from gemmgen.tuning.measured_table import rules_for
 
 
 def measured(

@@ -9,13 +9,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gemmgen.base.errors import EnvironmentMissing, UsageError, quoted
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.measurement import Gpu, environment
 from gemmgen.measurement.gpu import architecture, require
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select import tuning_file
 from gemmgen.select.plan import Plan, load
-from gemmgen.select.tile_text import spelled
+from gemmgen.select.tile_text import format_tile
 from gemmgen.select.tuning_file import Measured, Tuning
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import Shape
@@ -70,7 +70,7 @@ def tune(
         tuning = write(path, tuning, name, measured(plans[name], target, times))
         for tile, why in trial.left_out.items():
             if on_left_out:
-                on_left_out(f"{name}: {spelled(tile)}: {why}")
+                on_left_out(f"{name}: {format_tile(tile)}: {why}")
     return path
 
 

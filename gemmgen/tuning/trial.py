@@ -14,15 +14,15 @@ from typing import Any
 
 import torch
 
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import Target
 from gemmgen.measurement import Device, Problem, judge, problem, race
 from gemmgen.output import alone
+from gemmgen.schedules import SCHEDULES, described
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
-from gemmgen.select.tile_text import spelled
+from gemmgen.select.tile_text import format_tile
 from gemmgen.spec.shapes import Shape
-from gemmgen.tables.schedules import SCHEDULES, described
 from gemmgen.tuning.candidates import at_shape, candidates
 from gemmgen.verification.example import subject
 
@@ -82,7 +82,9 @@ class Trial:
         plan, tensors = self.plan, given.tensors
         by_role = {
             "inputs": (tensors[plan.a.name], tensors[plan.b.name]),
-            "operands": [tensors[one.name] for one in plan.tensors if one.is_matrix],
+            "operands": [
+                tensors[tensor.name] for tensor in plan.tensors if tensor.is_matrix
+            ],
             "results": outs,
         }
         return [
@@ -140,7 +142,7 @@ class Trial:
             for out in outs:
                 out.fill_(torch.nan)
             call()
-            results[spelled(tile)] = tuple(out.clone() for out in outs)
+            results[format_tile(tile)] = tuple(out.clone() for out in outs)
         right = {}
         for tile, judgement in zip(calls, judge(given, results).values(), strict=True):
             if judgement.outside:

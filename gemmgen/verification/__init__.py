@@ -52,11 +52,11 @@ def verify(
         device = _device(cpu, sanitize)  # importing torch takes as long as a check
         report = checked.result()
         subjects = _subjects(specs, report.folder, only)
-        drifted = _drift(report, [one.plan.name for one in subjects])
+        drifted = _drift(report, [subject.plan.name for subject in subjects])
         facts = beside.submit(environment, device)
         more = _more(specs, device, profile, self_test)
         run = _Run(drifted, facts, started, on_done, more)
-        sound = [one for one in subjects if drifted[one.plan.name].ok]
+        sound = [subject for subject in subjects if drifted[subject.plan.name].ok]
         try:
             if sanitize:
                 return run.result(sanitizer.sanitize(sound, device, run.tell))
@@ -142,8 +142,8 @@ def _drift(report: builder.Report, kernels: Sequence[str]) -> dict[str, Outcome]
     """An outcome a kernel; what drifted beside the kernels' files is everyone's."""
     outcomes = {}
     for kernel in kernels:
-        own = [one for one in report.places if home(one.name) == kernel]
-        shared = [one for one in report.places if one.name.startswith("_")]
+        own = [place for place in report.places if home(place.name) == kernel]
+        shared = [place for place in report.places if place.name.startswith("_")]
         lines = [
             f"{report.folder / one.name}: {one.state.value}" for one in (*own, *shared)
         ]

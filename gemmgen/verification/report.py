@@ -34,7 +34,7 @@ class Verification:
     @property
     def failures(self) -> tuple[Outcome, ...]:
         """The outcomes that are not `passed`."""
-        return tuple(one for one in self.outcomes if not one.ok)
+        return tuple(outcome for outcome in self.outcomes if not outcome.ok)
 
     @property
     def ok(self) -> bool:
@@ -47,22 +47,23 @@ class Verification:
             "environment": self.environment,
             "seconds": round(self.seconds, 1),
             "outcomes": [
-                {**asdict(one), "compiled_only": one.compiled_only}
-                for one in self.outcomes
+                {**asdict(outcome), "compiled_only": outcome.compiled_only}
+                for outcome in self.outcomes
             ],
-            "mutants": [asdict(one) for one in self.kills],
+            "mutants": [asdict(kill) for kill in self.kills],
         }
 
     def as_text(self) -> str:
         """A row a kernel, failures, notes, the sum, what did not run, and what next."""
-        names = list(dict.fromkeys(one.kernel for one in self.outcomes))
+        names = list(dict.fromkeys(outcome.kernel for outcome in self.outcomes))
         rows = [
-            _row(name, [one for one in self.outcomes if one.kernel == name])
+            _row(name, [outcome for outcome in self.outcomes if outcome.kernel == name])
             for name in names
         ]
         failures = [
-            f"{one.kernel}: {one.check} on {one.device} {one.status}\n{one.detail}"
-            for one in self.failures
+            f"{outcome.kernel}: {outcome.check} on {outcome.device} "
+            f"{outcome.status}\n{outcome.detail}"
+            for outcome in self.failures
         ]
         kills = [table(kill_table(self.kills))] if self.kills else []
         parts = [table(rows), *kills, *failures, *self._notes()]
@@ -73,16 +74,18 @@ class Verification:
     def _notes(self) -> list[str]:
         """What is no fault, some lines a check."""
         told = []
-        for one in self.outcomes:
-            lines = [f"{one.kernel}: {note}" for note in one.notes[:_MOST_NOTES]]
-            more = len(one.notes) - len(lines)
-            said = f"{one.kernel}: and {more} more such tiles, with --format json"
+        for outcome in self.outcomes:
+            lines = [
+                f"{outcome.kernel}: {note}" for note in outcome.notes[:_MOST_NOTES]
+            ]
+            more = len(outcome.notes) - len(lines)
+            said = f"{outcome.kernel}: and {more} more such tiles, with --format json"
             told += [*lines, said] if more else lines
         return ["\n".join(["no faults, but worth a note:", *told])] if told else []
 
     def _limits(self) -> Iterator[str]:
         """What no kernel's row tells: how far the run went, and how to go on."""
-        if any(one.device == "cpu" for one in self.outcomes):
+        if any(outcome.device == "cpu" for outcome in self.outcomes):
             yield (
                 "no GPU: kernels were interpreted, their machine code did not run; "
                 "races and the limits of hardware show there alone"
@@ -91,7 +94,7 @@ class Verification:
             yield self.more
 
     def _sum(self, kernels: int) -> str:
-        failed = {one.kernel for one in self.failures}
+        failed = {outcome.kernel for outcome in self.failures}
         facts = ", ".join(f"{key} {value}" for key, value in self.environment.items())
         shared = {name for name in failed if home(name) == RUNTIME}
         verdict = f"{len(failed - shared)} of {kernels} kernels failed"
@@ -105,7 +108,7 @@ class Verification:
         suite = Element("testsuite", name="gemmgen verify")
         suite.set("tests", str(len(self.outcomes)))
         suite.set("time", f"{self.seconds:.3f}")
-        suite.extend(_junit_case(one) for one in self.outcomes)
+        suite.extend(_junit_case(outcome) for outcome in self.outcomes)
         indent(suite)
         return tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -113,7 +116,9 @@ class Verification:
         """The table for a report that is kept."""
         facts = ", ".join(f"{key} {value}" for key, value in self.environment.items())
         examples = sum(
-            one.examples for one in self.outcomes if one.check == "properties"
+            outcome.examples
+            for outcome in self.outcomes
+            if outcome.check == "properties"
         )
         lines = [
             f"{facts}; {examples} examples, {len(self.failures)} failures",
@@ -122,18 +127,28 @@ class Verification:
             "| sizes up to | only compiled |",
             f"|{' --- |' * 9}",
         ]
-        lines += [
-            f"| {one.kernel} | {one.check} | {one.device} | {_told(one)} "
-            f"| {one.examples or ''} | {f'{one.worst:.3f}' if one.worst else ''} "
-            f"| {one.seconds:.1f} | {'x'.join(map(str, one.largest))} "
-            f"| {', '.join(one.compiled_only)} |"
-            for one in self.outcomes
-        ]
+        lines += map(_outcome_row, self.outcomes)
         rows = kill_table(self.kills)
         if rows:
             lines += ["", _markdown_row(rows[0]), _markdown_row(["---"] * len(rows[0]))]
             lines += [_markdown_row(row.values()) for row in rows]
         return "\n".join(lines) + "\n"
+
+
+def _outcome_row(outcome: Outcome) -> str:
+    """A row of the table of a report."""
+    cells = (
+        outcome.kernel,
+        outcome.check,
+        outcome.device,
+        _told(outcome),
+        str(outcome.examples or ""),
+        f"{outcome.worst:.3f}" if outcome.worst else "",
+        f"{outcome.seconds:.1f}",
+        "x".join(map(str, outcome.largest)),
+        ", ".join(outcome.compiled_only),
+    )
+    return f"| {' | '.join(cells)} |"
 
 
 def _told(outcome: Outcome) -> str:
@@ -159,12 +174,16 @@ def _junit_case(outcome: Outcome) -> Element:
 def _row(kernel: str, outcomes: Sequence[Outcome]) -> dict[str, str]:
     """One kernel: a column a check."""
     row = {"kernel": kernel}
-    for one in outcomes:
-        label = one.check if one.device == "none" else f"{one.check} ({one.device})"
-        row[label] = _cell(one) if one.ok else one.status
-        if one.schedules:
-            row["sizes up to"] = "x".join(map(str, one.largest))
-            row["only compiled"] = ", ".join(one.compiled_only) or "none"
+    for outcome in outcomes:
+        label = (
+            outcome.check
+            if outcome.device == "none"
+            else f"{outcome.check} ({outcome.device})"
+        )
+        row[label] = _cell(outcome) if outcome.ok else outcome.status
+        if outcome.schedules:
+            row["sizes up to"] = "x".join(map(str, outcome.largest))
+            row["only compiled"] = ", ".join(outcome.compiled_only) or "none"
     return row
 
 

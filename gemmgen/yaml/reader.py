@@ -16,7 +16,7 @@ from gemmgen.base.errors import (
     Mistakes,
     SpecError,
     SpecErrors,
-    described,
+    describe_value,
     quoted,
 )
 from gemmgen.base.files import contents
@@ -168,7 +168,7 @@ class _Composer:
             name = key.value
             if not isinstance(name, str):
                 if name is not UNKNOWN:
-                    message = f"a key must be text, not {described(name)}"
+                    message = f"a key must be text, not {describe_value(name)}"
                     self.mistakes.add(key.location, message)
             elif name in keys:
                 self.mistakes.add(

@@ -27,7 +27,7 @@ class Fault(Exception):
         self.story = story
 
 
-def told(error: Exception) -> Fault:
+def fault_of(error: Exception) -> Fault:
     """Any exception but a wrong result as a fault."""
     rows = (status for types, status in _STATUS if isinstance(error, types))
     starved = any(text in str(error) for text in _NO_MEMORY)

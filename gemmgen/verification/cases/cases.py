@@ -74,16 +74,16 @@ class Case:
 
 def input_tensors(plan: Plan) -> list[str]:
     """The inputs that are tensors, in the launcher's order."""
-    tensors = [one.name for one in plan.operands if not one.is_number]
+    tensors = [operand.name for operand in plan.operands if not operand.is_number]
     return [plan.a.name, plan.b.name, *tensors]
 
 
 def numbers(plan: Plan) -> list[str]:
     """The inputs that are floats."""
-    return [one.name for one in plan.operands if one.is_number]
+    return [operand.name for operand in plan.operands if operand.is_number]
 
 
-def described(plan: Plan, case: Case) -> str:
+def describe_case(plan: Plan, case: Case) -> str:
     """A case of a kernel, in a line."""
     outputs = [result.name for result in plan.results]
     return case.described([*input_tensors(plan), *outputs], numbers(plan))

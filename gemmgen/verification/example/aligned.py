@@ -14,12 +14,12 @@ from triton.compiler import ASTSource
 from triton.experimental.gluon._runtime import GluonASTSource
 from triton.experimental.gluon.language import NVMMASharedLayout
 
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import Target
+from gemmgen.schedules import SCHEDULES, transposes
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import Matrix
-from gemmgen.tables.schedules import SCHEDULES, transposes
 from gemmgen.verification.example import subject
 
 WHOLE = 16

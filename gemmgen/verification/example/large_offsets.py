@@ -15,7 +15,7 @@ from torch import Tensor
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import Case, numbers
 from gemmgen.verification.cases.roles import tensor_roles
-from gemmgen.verification.example.fixed import numbered
+from gemmgen.verification.example.edge_cases import numbered
 from gemmgen.verification.example.one_example import (
     Call,
     framed_inputs,

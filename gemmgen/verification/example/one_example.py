@@ -41,7 +41,7 @@ class Call:
     def of(self, plan: Plan, launcher: Callable[..., Any]) -> list[Tensor]:
         """Call the launcher; its results as a list."""
         values = {**self.tensors, **self.numbers}
-        names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
+        names = [plan.a.name, plan.b.name, *(operand.name for operand in plan.operands)]
         out: Any = self.outputs
         if out is not None:
             out = out[0] if len(out) == 1 else tuple(out)
@@ -85,7 +85,7 @@ def run(
 def check_results(plan: Plan, call: Call, results: list[Tensor], block: Block) -> float:
     """Raise `Wrong` unless every result is right; the largest error in bounds."""
     _check_returned(plan, call, results)
-    matrices = [_as_matrix(one) for one in results]
+    matrices = [_as_matrix(result) for result in results]
     verdict = judged(plan, as_matrices(plan, call), matrices, block)
     if verdict.fault:
         raise Wrong(verdict.fault)
@@ -100,7 +100,7 @@ def check_repeat(
     times: int = 1,
 ) -> None:
     """Raise `Wrong` unless further runs give the same bits, in tensors of their own."""
-    first = [one.clone() for one in results]
+    first = [result.clone() for result in results]
     made = results if call.outputs is None else []
     for _ in range(times):
         again = call.of(plan, launcher)
@@ -149,7 +149,7 @@ def _form(tensor: Tensor) -> str:
 
 def _storages(tensors: Iterable[Tensor]) -> set[int]:
     """Where the memory of those that have any begins."""
-    return {one.untyped_storage().data_ptr() for one in tensors if one.numel()}
+    return {tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()}
 
 
 def _check_surroundings(
@@ -167,7 +167,7 @@ def _check_surroundings(
 def framed_inputs(plan: Plan, case: Case, device: torch.device) -> dict[str, Framed]:
     """Every input tensor, filled from the case's seed."""
     shapes = input_shapes(plan, case)
-    dtypes = {one.name: one.dtype for one in plan.operands}
+    dtypes = {operand.name: operand.dtype for operand in plan.operands}
     stored = {one.name: one.stored_sizes for one in (plan.a, plan.b)}
     made = {}
     for position, name in enumerate(input_tensors(plan)):
@@ -207,9 +207,10 @@ def input_shapes(plan: Plan, case: Case) -> dict[str, Shape]:
     def shape(names: tuple[str, ...]) -> Shape:
         return tuple(size for name in names for size in sizes[name])
 
-    tensors = [one for one in plan.operands if not one.is_number]
+    tensors = [operand for operand in plan.operands if not operand.is_number]
     return {matrix.name: shape(matrix.stored_sizes) for matrix in (plan.a, plan.b)} | {
-        one.name: shape(tuple(AXIS_SIZES[axis] for axis in one.axes)) for one in tensors
+        tensor.name: shape(tuple(AXIS_SIZES[axis] for axis in tensor.axes))
+        for tensor in tensors
     }
 
 
@@ -218,18 +219,25 @@ def as_matrices(plan: Plan, call: Call) -> Inputs:
     a, b = call.tensors[plan.a.name], call.tensors[plan.b.name]
     a = a.T if plan.a.transposed else _as_matrix(a)
     operands: dict[str, Tensor | float] = dict(call.numbers)
-    for one in plan.operands:
-        if not one.is_number:
-            operands[one.name] = _spread(one, call.tensors[one.name])
+    for operand in plan.operands:
+        if not operand.is_number:
+            operands[operand.name] = _spread(operand, call.tensors[operand.name])
     return Inputs(a, b.T if plan.b.transposed else b, operands)
 
 
 def _spread(operand: Operand, tensor: Tensor) -> Tensor:
-    if operand.axes == ("n",):
-        return tensor[None, :]
-    if operand.axes == ("m",):
-        return tensor.reshape(-1, 1)
-    return _as_matrix(tensor)
+    """The tensor as a matrix [M, N], of one row or column where it has no such axis.
+
+    Axes beside those of its index are other leading ones of m.
+    """
+    axes, more = operand.axes, tensor.dim() - len(operand.axes)
+    if "m" in axes:
+        at = axes.index("m")
+        before, rows = tensor.shape[:at], tensor.shape[at : at + 1 + more]
+        after = tensor.shape[at + 1 + more :]
+        tensor = tensor.reshape(*before, math.prod(rows), *after)
+    tensor = tensor.permute([axes.index(axis) for axis in "mn" if axis in axes])
+    return tensor[tuple(slice(None) if axis in axes else None for axis in "mn")]
 
 
 def _as_matrix(tensor: Tensor) -> Tensor:

@@ -10,11 +10,11 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+from gemmgen.schedules import transposes
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
-from gemmgen.tables.schedules import transposes
 from gemmgen.verification.cases.cases import Case, input_tensors
-from gemmgen.verification.example.fixed import numbered
+from gemmgen.verification.example.edge_cases import numbered
 from gemmgen.verification.example.subject import ANYWHERE, Variant, runtime
 from gemmgen.verification.oracle.comparison import Block
 
@@ -63,8 +63,8 @@ class Pipelined(Variant):
 
 def _unit(plan: Plan) -> int:
     """Of how many elements rows are a multiple, for descriptors to describe them."""
-    names = [plan.dtype, *(one.dtype for one in plan.results)]
-    names += [one.dtype for one in plan.operands]
+    names = [plan.dtype, *(result.dtype for result in plan.results)]
+    names += [operand.dtype for operand in plan.operands]
     return _LINE // min(DTYPES[name].bytes for name in names)
 
 

@@ -15,7 +15,7 @@ _MOST_K = 2**17
 _SIDE = 64
 
 
-def described(m: int, n: int, k: int) -> str:
+def describe_draw(m: int, n: int, k: int) -> str:
     """What was drawn, in words."""
     rows, columns = _drawn(m, n)
     part = "" if (rows, columns) == (m, n) else f" of {m}x{n}x{k}"
@@ -39,8 +39,8 @@ def sizes(plan: Plan, m: int, n: int, k: int) -> tuple[Size, ...]:
     call = Call(views, dict(zip(numbers(plan), ones, strict=True)), None)
     found = expected(plan, as_matrices(plan, call))
     return tuple(
-        _size(one.name, found[one.name], DTYPES[one.dtype].roundoff)
-        for one in plan.results
+        _size(result.name, found[result.name], DTYPES[result.dtype].roundoff)
+        for result in plan.results
     )
 
 

@@ -8,11 +8,11 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
-from gemmgen.tables.schedules import SCHEDULES
 from gemmgen.verification.cases.cases import Case
 from gemmgen.verification.cases.data import CANCELLING
-from gemmgen.verification.example.fixed import few_rows, numbered
+from gemmgen.verification.example.edge_cases import few_rows, numbered
 from gemmgen.verification.example.subject import Variant
 from gemmgen.verification.oracle.comparison import Block
 
@@ -37,7 +37,7 @@ def small(variant: Variant) -> Variant:
 
 def _block(variant: Variant, m: int, n: int, k: int) -> Block:
     """A tile; where rows of A stream through B, of one row and fewer columns."""
-    streams = SCHEDULES[variant.schedule].streams
+    streams = SCHEDULES[variant.schedule].memory_bound
     return Block(1, n // 8, k) if streams else Block(m, n, k)
 
 
@@ -53,7 +53,7 @@ def stretched(plan: Plan, variant: Variant) -> Iterator[tuple[Variant, Case]]:
         case = Case((block.m,), block.n, 4096 + 512)
         yield variant.cut_to(block), numbered(plan, case)
         return
-    streams = SCHEDULES[variant.schedule].streams
+    streams = SCHEDULES[variant.schedule].memory_bound
     rows = 1 if streams else few_rows(plan)
     deep = variant.cut_to(_block(variant, 16, 16, 256))
     for k in (4096 + 48, 4096 + 512):
@@ -100,7 +100,7 @@ def large(plan: Plan, variant: Variant) -> Iterator[Case]:
 
     A grid has a row of A along an axis of at most 65,535 where rows stream through.
     """
-    block, streams = variant.block, SCHEDULES[variant.schedule].streams
+    block, streams = variant.block, SCHEDULES[variant.schedule].memory_bound
     few = few_rows(plan)
     yield numbered(plan, Case((16,), 16, _LONG_K))
     yield numbered(plan, Case((few,), 200_000, 64))

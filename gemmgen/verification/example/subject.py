@@ -16,8 +16,9 @@ from unittest.mock import patch
 import torch
 
 from gemmgen.render.parts import RUNTIME, file_of, stems
+from gemmgen.schedules import SCHEDULES, described
+from gemmgen.schedules.parts.tile import FALLBACK
 from gemmgen.select.plan import Plan
-from gemmgen.tables.schedules import FALLBACK, SCHEDULES, described
 from gemmgen.verification.oracle.comparison import Block
 
 _numbers = itertools.count()

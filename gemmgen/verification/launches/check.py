@@ -12,7 +12,7 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
 from gemmgen.select.plan import Plan
-from gemmgen.verification.basics.failure import Fault, told
+from gemmgen.verification.basics.failure import Fault, fault_of
 from gemmgen.verification.basics.profiles import Profile
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
@@ -57,7 +57,7 @@ def check_launches(
     except Wrong as wrong:
         raise Fault("failed", str(wrong)) from wrong
     except Exception as error:
-        fault = told(error)
+        fault = fault_of(error)
         where = traceback.format_exception_only(error)[-1].strip()
         raise Fault(fault.status, fault.story or where) from error
     return driver.count - before

@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import torch
 
-from gemmgen.tables.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.launches.habits import direct

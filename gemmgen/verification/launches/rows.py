@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from gemmgen.problem.tensors import rows_first
 from gemmgen.tables.operations import OPERATIONS
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
@@ -27,8 +28,8 @@ _KINDS, _MORE_KINDS = 2, 3
 
 
 def rows(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Everything that is tried, by name; nothing where rows of A are no rows."""
-    if bench.plan.a.transposed or not direct(bench):
+    """Everything that is tried, by name; nothing where tensors lie along M."""
+    if not rows_first(bench.plan.a, bench.plan.tensors) or not direct(bench):
         return
     for one in (
         _relates,
@@ -166,8 +167,9 @@ def _refuses(bench: Bench) -> None:
     for one in bench.plan.operands:
         if "m" in one.axes:
             facts = replace(bench.usual, rows=(96,))
-            shape = (97, facts.n) if one.is_matrix else (97,)
-            views = {one.name: (shape, (facts.n, 1)[-len(shape) :])}
+            size = {"m": 97, "n": facts.n}
+            shape = tuple(size[axis] for axis in one.axes)
+            views = {one.name: (shape, (*shape[1:], 1))}
             if not _right(bench, bench.launcher, facts, views):
                 raise Wrong(f"{one.name} of other rows is not refused")
 

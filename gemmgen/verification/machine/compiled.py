@@ -12,11 +12,11 @@ from types import ModuleType
 from typing import Any
 
 from gemmgen.cost.resources import instruction, shared_memory
-from gemmgen.cost.tile import Tile
 from gemmgen.hardware.targets import Target
+from gemmgen.schedules import described, schedule_of
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
-from gemmgen.tables.schedules import described
 from gemmgen.verification.example.aligned import compile_aligned, jit_function
 from gemmgen.verification.machine.machine_code import (
     Usage,
@@ -102,7 +102,7 @@ def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:
 def _unit_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator[str]:
     unit, kind = instruction(tile, plan.product, target), plan.product.kind
     units = {unit, _BETTER.get((unit, kind), unit)}
-    if not any(re.search(_pattern(plan, one), ptx) for one in units):
+    if not any(re.search(_pattern(plan, unit), ptx) for unit in units):
         yield f"no {unit} instruction for {kind} in the PTX"
 
 
@@ -126,7 +126,7 @@ def _spill_notes(spilled: Spills, used: Usage) -> Iterator[str]:
 
 def _load_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator[str]:
     """What is wrong with how A, B and [m, n] operands are loaded."""
-    if tile.described:
+    if schedule_of(tile).described:
         yield from _block_problems(plan, tile, ptx)
         return
     found = copies(ptx) if tile.stages > 1 else loads(ptx)
@@ -138,16 +138,16 @@ def _load_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator
         yield from _ratio_problems(found, expected)
     elif found[_WIDEST] < expected[_WIDEST]:
         yield f"{found[_WIDEST]} of {expected[_WIDEST]} loads of A and B are 128 bits"
-    whole = any(one.axes == ("m", "n") for one in plan.operands)
+    whole = any(operand.axes == ("m", "n") for operand in plan.operands)
     # The few columns of a gemv are no vector.
-    if whole and not tile.streams and not loads(ptx)[_WIDEST]:
+    if whole and not schedule_of(tile).memory_bound and not loads(ptx)[_WIDEST]:
         yield "no load of an [m, n] operand is 128 bits wide"
 
 
 def _block_problems(plan: Plan, tile: Tile, ptx: str) -> Iterator[str]:
     """What is wrong with a kernel that takes A and B as descriptors."""
     roles = described(tile.schedule, plan.product.kind)
-    matrices = sum(one.is_matrix for one in plan.operands)
+    matrices = sum(operand.is_matrix for operand in plan.operands)
     blocks = 2 + (matrices if "operands" in roles else 0)
     if block_loads(ptx) < blocks:
         yield f"{block_loads(ptx)} of {blocks} blocks are loaded by tensor maps"
@@ -168,7 +168,7 @@ def expected_loads(plan: Plan, target: Target, tile: Tile) -> Counter[int]:
     contiguous along K by single elements; tf32x3 is split in registers, which can.
     """
     unit, product = instruction(tile, plan.product, target), plan.product
-    if tile.streams:
+    if schedule_of(tile).memory_bound:
         rows = max(1, tile.n * tile.k * product.bytes // (32 * tile.warps * _WIDEST))
         return Counter({_WIDEST: rows})
     along_k = unit in ("wgmma", "tcgen05") and product.mma.one_k_major

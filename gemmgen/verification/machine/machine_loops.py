@@ -51,15 +51,19 @@ class Spills:
 def spills(sass: str) -> Spills:
     """What of a kernel goes by way of the stack."""
     code = instructions(sass)
-    if not any(one.name.startswith("LDL") for one in code):
+    if not any(instruction.name.startswith("LDL") for instruction in code):
         return Spills(0, 0)
-    blocks = buffers(code)
-    inside = [one for at in k_loop(blocks, followers(blocks)) for one in blocks[at]]
+    blocks = blocks_of(code)
+    inside = [
+        instruction
+        for at in k_loop(blocks, followers(blocks))
+        for instruction in blocks[at]
+    ]
     return Spills(_stacked(code), _stacked(inside))
 
 
 def _stacked(code: Sequence[Instruction]) -> int:
-    return sum(bool(_STACK.match(one.name)) for one in code)
+    return sum(bool(_STACK.match(instruction.name)) for instruction in code)
 
 
 def instructions(sass: str) -> list[Instruction]:
@@ -76,15 +80,15 @@ def instructions(sass: str) -> list[Instruction]:
     ]
 
 
-def buffers(code: Sequence[Instruction]) -> list[Block]:
+def blocks_of(code: Sequence[Instruction]) -> list[Block]:
     """The code, cut where a jump arrives and after one that leaves."""
-    starts = {target for one in code for target in _targets(one)}
+    starts = {target for instruction in code for target in _targets(instruction)}
     starts |= {next_.address for one, next_ in pairwise(code) if _leaves(one)}
     blocks: list[list[Instruction]] = [[]]
-    for one in code:
-        if one.address in starts and blocks[-1]:
+    for instruction in code:
+        if instruction.address in starts and blocks[-1]:
             blocks.append([])
-        blocks[-1].append(one)
+        blocks[-1].append(instruction)
     return [tuple(block) for block in blocks if block]
 
 
@@ -114,9 +118,10 @@ def k_loop(blocks: Sequence[Block], graph: Graph) -> set[int]:
         loop = innermost(graph, number)
         if _contain(blocks, sorted(loop), _RESULT):
             loop = {
-                one
-                for one in loop
-                if one == number or number not in reached(graph, number, loop - {one})
+                block
+                for block in loop
+                if block == number
+                or number not in reached(graph, number, loop - {block})
             }
         found |= loop
     return found
@@ -127,14 +132,16 @@ def innermost(graph: Graph, number: int) -> set[int]:
     loop, within = set[int](), set(graph)
     while True:
         inner = {
-            one
-            for one in reached(graph, number, within)
-            if number in reached(graph, one, within)
+            block
+            for block in reached(graph, number, within)
+            if number in reached(graph, block, within)
         }
         if not inner:
             return loop
         loop = inner
-        entered = {to for one in graph.keys() - loop for to in graph[one] if to in loop}
+        entered = {
+            to for block in graph.keys() - loop for to in graph[block] if to in loop
+        }
         header = min(entered or loop)
         if header == number:
             return loop
@@ -146,10 +153,10 @@ def reached(graph: Graph, start: int, within: set[int]) -> set[int]:
     found: set[int] = set()
     waiting = [start]
     while waiting:
-        for one in graph[waiting.pop()]:
-            if one in within and one not in found:
-                found.add(one)
-                waiting.append(one)
+        for block in graph[waiting.pop()]:
+            if block in within and block not in found:
+                found.add(block)
+                waiting.append(block)
     return found
 
 
@@ -160,7 +167,7 @@ def _contain(
     return [
         number
         for number in numbers
-        if any(what.match(one.name) for one in blocks[number])
+        if any(what.match(instruction.name) for instruction in blocks[number])
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
 from gemmgen.select.plan import Plan
-from gemmgen.verification.interpret.meetings import meetings
+from gemmgen.verification.interpret.split_k_faults import split_k_faults
 from gemmgen.verification.mutate.epilogue_faults import epilogue_families
 from gemmgen.verification.mutate.extent_faults import extent_families
 from gemmgen.verification.mutate.launcher_faults import launcher_families
@@ -31,7 +31,7 @@ def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     yield "offsets in 32 bits", _narrow_offsets
     yield "alignment assumed", _assumed_alignment
     yield "program id ignored", _no_program_id
-    yield from meetings()
+    yield from split_k_faults()
     yield from pipeline_families()
     yield from extent_families()
     yield from launcher_families(plan)

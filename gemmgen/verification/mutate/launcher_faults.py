@@ -5,15 +5,15 @@ import copy
 from collections.abc import Callable, Iterator
 
 from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
+from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
-from gemmgen.tables.schedules import SCHEDULES
 
 _NAME, _OUT, _SHAPE, _DTYPE, _INPUTS = range(5)
 """Arguments of `output`; `tensor` has the shape at the same place."""
 _GRID = 2
 """The argument of `Schedule`."""
 _BOUND, _SM = 4096, 200
-_COUNTED = {row.grid for row in SCHEDULES.values() if not row.loops}
+_COUNTED = {row.grid for row in SCHEDULES.values() if not row.persistent}
 """Grids with a program for each tile, part or row."""
 
 

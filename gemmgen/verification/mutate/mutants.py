@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gemmgen.base.ast_edits import Edit
+from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
-from gemmgen.tables.schedules import SCHEDULES
 from gemmgen.verification.mutate.faults import families
 from gemmgen.verification.mutate.pipeline_faults import same_pipeline
 
@@ -123,9 +123,9 @@ def _same_in_gemv(
     plan: Plan, family: str, schedule: str | None, node: ast.AST
 ) -> str | None:
     """Why masks of rows may be missing where there is one, and so of columns."""
-    if schedule is None or not SCHEDULES[schedule].streams:
+    if schedule is None or not SCHEDULES[schedule].memory_bound:
         return None
-    lone = all(tile.n == 1 for _, tile in plan.tiles if tile.streams)
+    lone = all(tile.n == 1 for _, tile in plan.tiles if tile.schedule == schedule)
     text = ast.unparse(node)
     if lone and family == "mask dropped" and _WHOLE_MASK in text:
         return _ONE_COLUMN

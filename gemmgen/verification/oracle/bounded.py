@@ -83,12 +83,12 @@ def binary(op: str, x: Bounded, y: Bounded, arithmetic: Arithmetic) -> Bounded:
 
 def applied(row: Op, arguments: tuple[Bounded, ...], arithmetic: Arithmetic) -> Bounded:
     """A function of the table, by torch's own function and the row's error rules."""
-    values = [one.value for one in arguments]
+    values = [argument.value for argument in arguments]
     value = row.torch(torch, *values)
-    moved = row.moved(torch, *values, *(one.error for one in arguments))
+    moved = row.moved(torch, *values, *(argument.error for argument in arguments))
     largest = value.abs() + moved
-    own = row.rounding(torch, largest, *(one.farthest for one in arguments))
-    certain = _all(one.exact for one in arguments)
+    own = row.rounding(torch, largest, *(argument.farthest for argument in arguments))
+    certain = _all(argument.exact for argument in arguments)
     return _settled(value, moved, own, arguments, row.rounds_once, certain, arithmetic)
 
 
@@ -133,7 +133,10 @@ def _settled(
     flushed = torch.where(own > 0, arithmetic.smallest, 0.0)
     error = moved + rounding + flushed
     if rounds_once:
-        short = _all(_short(one.value, arithmetic) & one.exact for one in arguments)
+        short = _all(
+            _short(argument.value, arithmetic) & argument.exact
+            for argument in arguments
+        )
         error = torch.where(short & _short(value, arithmetic), 0.0, error)
     error = error.nan_to_num(torch.inf, torch.inf)
     overflows = value.abs() + error > arithmetic.largest

@@ -81,9 +81,9 @@ class Explanation:
         for stage in self.epilogue:
             yield stage.statement
             rows = [
-                {"operation": one.operation, "error from its arguments": one.moved,
-                 "its own, in u": one.rounding}
-                for one in stage.steps
+                {"operation": step.operation, "error from its arguments": step.moved,
+                 "its own, in u": step.rounding}
+                for step in stage.steps
             ]  # fmt: skip
             yield from (f"  {line}" for line in table(rows).splitlines())
 
@@ -99,14 +99,14 @@ def _section(title: str, lines: Any) -> str:
 def _sizes(sizes: tuple[Size, ...]) -> list[str]:
     rows = [
         {
-            "result": one.result,
-            "mean |value|": f"{one.mean_value:.3g}",
-            "mean E": _number(one.mean_error),
-            "largest E": _number(one.most_error),
-            "mean rounding": f"{one.mean_rounding:.3g}",
-            "without bound": f"{one.unbounded:.1%}",
+            "result": size.result,
+            "mean |value|": f"{size.mean_value:.3g}",
+            "mean E": _number(size.mean_error),
+            "largest E": _number(size.most_error),
+            "mean rounding": f"{size.mean_rounding:.3g}",
+            "without bound": f"{size.unbounded:.1%}",
         }
-        for one in sizes
+        for size in sizes
     ]
     return table(rows).splitlines()
 
@@ -129,7 +129,7 @@ def explain(plan: Plan) -> Explanation:
         plan.name,
         tuple(_product(plan)),
         legend,
-        tuple(_stage(plan, one.target, one.value) for one in stages),
+        tuple(_stage(plan, stage.target, stage.value) for stage in stages),
         tuple(_results(plan)),
         tuple(_exact(plan)),
     )
@@ -167,7 +167,9 @@ def _product(plan: Plan) -> Iterator[str]:
 
 
 def _stage(plan: Plan, target: str, value: Node) -> Stage:
-    indexes = {one.name: AXES[one.axes].text for one in plan.epilogue.operands}
+    indexes = {
+        operand.name: AXES[operand.axes].text for operand in plan.epilogue.operands
+    }
     text = spell(value, lambda name: name + indexes.get(name, ""))
     steps = dict.fromkeys(_steps(plan, value))
     return Stage(f"{target} = {text}", tuple(steps))
@@ -203,11 +205,11 @@ def _operator(plan: Plan, op: str, form: str) -> Step:
 
 
 def _results(plan: Plan) -> Iterator[str]:
-    for one in plan.results:
-        then = "" if one.dtype == one.arithmetic else f", then to {one.dtype}"
+    for result in plan.results:
+        then = "" if result.dtype == result.arithmetic else f", then to {result.dtype}"
         yield (
-            f"{one.name}: value - E and value + E are rounded to {one.arithmetic}"
-            f"{then} (u = {_unit(one.dtype)});"
+            f"{result.name}: value - E and value + E are rounded to {result.arithmetic}"
+            f"{then} (u = {_unit(result.dtype)});"
         )
         yield "  what the kernel returns must lie between; no tolerance is added"
     yield "NaN only where the value is NaN; an infinity only where rounding gives one"
@@ -244,7 +246,9 @@ def _exact(plan: Plan) -> Iterator[str]:
 
 def _inexact(plan: Plan, name: str) -> Iterator[str]:
     """The operations on the way to a value that are not one IEEE rounding."""
-    values = {one.target: one.value for one in plan.epilogue.statements}
+    values = {
+        statement.target: statement.value for statement in plan.epilogue.statements
+    }
 
     def visit(node: Node) -> Iterator[str]:
         for part in children(node):

@@ -86,7 +86,10 @@ def evaluated(
     for statement in plan.epilogue.statements:
         value = _value(statement.value, known, arithmetic)
         known[statement.target] = value
-    return {one.name: _spread(known[one.value], accumulated) for one in plan.results}
+    return {
+        result.name: _spread(known[result.value], accumulated)
+        for result in plan.results
+    }
 
 
 def loaded(

@@ -40,7 +40,7 @@ def check_in_place(
     ]
     for operand, position in pairs:
         call = valid_call(plan, _SMALL, device)
-        wanted = [one.clone() for one in call.of(plan, launcher)]
+        wanted = [result.clone() for result in call.of(plan, launcher)]
         changed = with_output(
             call, position, "is an operand", call.tensors[operand.name]
         ).call

@@ -73,7 +73,7 @@ def run_checks(
     slots = _slots(STAND_IN if device == "cpu" else device)
     each = len(slots) // max(1, len(subjects))
     if device == "cpu":
-        compiled = [_parts(_COMPILE, one, each) for one in subjects]
+        compiled = [_parts(_COMPILE, subject, each) for subject in subjects]
         # Launches come last, for the stand-in stays in a process that has it.
         launched = _launches(subjects, profile, seed)
         outcomes = _run_all(slots, compiled + launched, on_done, ready)
@@ -81,8 +81,8 @@ def run_checks(
     run = _run_of(device, profile, seed)
     # First a third of the processes that a kernel has compile it for all its targets;
     # its properties are in small parts, since some take long.
-    compiled = [_parts(_COMPILE, one, each // 3) for one in subjects]
-    shared = [_parts(run, one, 2 * each) for one in subjects]
+    compiled = [_parts(_COMPILE, subject, each // 3) for subject in subjects]
+    shared = [_parts(run, subject, 2 * each) for subject in subjects]
     outcomes = _run_all(slots, compiled + shared, on_done, ready)
     outcomes = _again_alone(slots[:1], compiled + shared, outcomes)
     return outcomes + run_launches(subjects, profile, seed, on_done)
@@ -103,7 +103,9 @@ def run_properties(
     slots = _slots(device)
     run = _run_of(device, profile, seed)
     parts = 1 if device == "cpu" else len(slots) // max(1, len(subjects))
-    return _run_all(slots, [_parts(run, one, parts) for one in subjects], on_done)
+    return _run_all(
+        slots, [_parts(run, subject, parts) for subject in subjects], on_done
+    )
 
 
 def run_launches(
@@ -120,7 +122,7 @@ def _launches(
     subjects: Sequence[Subject], profile: str, seed: int | None
 ) -> list[list[_Task]]:
     run = _run_of(STAND_IN, profile, seed)
-    return [_parts(run, one, 1) for one in subjects]
+    return [_parts(run, subject, 1) for subject in subjects]
 
 
 def _run_of(device: str, profile: str, seed: int | None) -> Run:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TypeVar
 
-from gemmgen.tables.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES
 from gemmgen.verification.basics.profiles import Profile
 from gemmgen.verification.cases.cases import Case
 from gemmgen.verification.cases.views import DESCRIBABLE
 from gemmgen.verification.example import subject
-from gemmgen.verification.example.fixed import (
+from gemmgen.verification.example.edge_cases import (
     describable,
-    fixed_cases,
+    edge_cases,
     indescribable,
     plain,
 )
@@ -135,7 +135,7 @@ def _cases(trial: Trial, variant: Variant) -> Iterator[Case]:
     if isinstance(variant, Pipelined):
         return iter(())
     group = 0 if trial.on_gpu else GROUP
-    cases = fixed_cases(trial.plan, variant.block, trial.processors, group)
+    cases = edge_cases(trial.plan, variant.block, trial.processors, group)
     if not variant.described(trial.plan):
         return cases
     return (

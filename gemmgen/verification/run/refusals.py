@@ -186,7 +186,7 @@ def _shared(plan: Plan, call: Call) -> Iterator[Refusal]:
         given = [*outputs[: position - 1], *pair, *outputs[position + 1 :]]
         mistake = "begins where the one before does"
         yield Refusal(f"out[{position}]", mistake, replace(call, outputs=given))
-    matrices = {one.name for one in plan.operands if one.is_matrix}
+    matrices = {operand.name for operand in plan.operands if operand.is_matrix}
     for position, output in enumerate(call.outputs or []):
         for name, tensor in call.tensors.items():
             if name not in matrices or tensor.dtype != output.dtype:

@@ -13,16 +13,16 @@ from typing import Any
 import torch
 
 from gemmgen.select.plan import Plan
-from gemmgen.verification.basics.failure import Fault, told
+from gemmgen.verification.basics.failure import Fault, fault_of
 from gemmgen.verification.basics.profiles import Profile
 from gemmgen.verification.cases.cases import (
     Case,
     compiled_cases,
-    described,
+    describe_case,
     interpreted_cases,
 )
 from gemmgen.verification.example import subject
-from gemmgen.verification.example.fixed import beyond, describable
+from gemmgen.verification.example.edge_cases import beyond, describable
 from gemmgen.verification.example.large_offsets import Far, far_call, give_back
 from gemmgen.verification.example.one_example import Call, Wrong, check_results
 from gemmgen.verification.example.one_example import run as run_example
@@ -30,10 +30,10 @@ from gemmgen.verification.example.subject import Variant
 from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.interpret.hardware import Refused
 from gemmgen.verification.interpret.memory import OutOfBounds, Unclean
-from gemmgen.verification.run.choice import check_choice
 from gemmgen.verification.run.memory_rules import check_in_place, check_memory_refusals
 from gemmgen.verification.run.refusals import check_refusals
 from gemmgen.verification.run.shrinking import try_drawn
+from gemmgen.verification.run.tile_choice import check_choice
 
 _AT_ONCE = 4
 """Fixed or far examples of one step: about three compilations on a GPU."""
@@ -103,12 +103,12 @@ class Trial:
         except (Wrong, OutOfBounds, Unclean, Misuse, Refused) as wrong:
             raise Fault("failed", f"{wrong}\n{name}") from wrong
         except Exception as error:
-            fault = told(error)
+            fault = fault_of(error)
             raise Fault(fault.status, f"{fault.story}\n{name}") from error
 
     def case(self, case: Case, variant: Variant, again: bool = False) -> float:
         """Run one example; `again` too, also where its programs have one order."""
-        name = f"{described(self.plan, case)}, {variant.name}"
+        name = f"{describe_case(self.plan, case)}, {variant.name}"
         size = self.attempt(
             name,
             lambda: run_example(

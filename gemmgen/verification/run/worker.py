@@ -107,8 +107,8 @@ def _compiled(
     plan: Plan, order: dict[str, Any], beat: Callable[[str], object]
 ) -> Outcome:
     """Compile one kernel for all its tiles and targets, or its share of them."""
-    from gemmgen.select.tile_text import spelled
-    from gemmgen.verification.basics.failure import told
+    from gemmgen.select.tile_text import format_tile
+    from gemmgen.verification.basics.failure import fault_of
     from gemmgen.verification.example.subject import load
     from gemmgen.verification.machine.compiled import check_kernel
 
@@ -118,10 +118,10 @@ def _compiled(
     try:
         for one in check_kernel(plan, load(Path(order["path"])), (first, count)):
             found.append(one)
-            names.append(f"{one.target}, {spelled(one.tile)}")
+            names.append(f"{one.target}, {format_tile(one.tile)}")
             beat(f"after {names[-1]}")
     except Exception as error:
-        fault, seconds = told(error), time.monotonic() - started
+        fault, seconds = fault_of(error), time.monotonic() - started
         return Outcome(
             plan.name, "compiled", NO_DEVICE, fault.status, fault.story, seconds=seconds
         )

@@ -69,13 +69,13 @@ def cases(
     descriptors and once for what they cannot describe, if not the `whole` of them is
     asked for or the tool is slow. ConSan has cases of its own.
     """
-    from gemmgen.verification.example.fixed import beyond, fixed_cases, plain
+    from gemmgen.verification.example.edge_cases import beyond, edge_cases, plain
 
     if tool == consan.CONSAN:
         yield from consan.cases(plan, variant)
         return
     if whole and tool not in _SLOW:
-        yield from filter(plain, fixed_cases(plan, variant.block))
+        yield from filter(plain, edge_cases(plan, variant.block))
         return
     yield beyond(plan, variant.block, described=True)
     if not variant.described(plan):  # another schedule would serve it
@@ -86,7 +86,7 @@ def _run(plan: Plan, path: Path, tool: str, device: str) -> int:
     """Call the launcher on every case with every tile; the number of calls."""
     import torch
 
-    from gemmgen.verification.cases.cases import described
+    from gemmgen.verification.cases.cases import describe_case
     from gemmgen.verification.example import subject
 
     module = subject.load(path)
@@ -100,7 +100,7 @@ def _run(plan: Plan, path: Path, tool: str, device: str) -> int:
         seen.add(variant.text)
         with variant.forced(module), few():
             for case in cases(plan, variant, tool, whole):
-                name = f"{described(plan, case)}, {variant.name}"
+                name = f"{describe_case(plan, case)}, {variant.name}"
                 _tell(event="case", kernel=plan.name, case=name)
                 _call(plan, subject.launcher(plan, module), case, torch.device(device))
                 calls += 1

@@ -42,7 +42,7 @@ def cases(plan: Plan, variant: "Variant") -> Iterator["Case"]:
     The last block and tile are not whole. Sizes divide by 16, so Triton compiles once.
     """
     from gemmgen.verification.cases.cases import Case
-    from gemmgen.verification.example.fixed import numbered
+    from gemmgen.verification.example.edge_cases import numbered
 
     if not variant.specialized:
         return

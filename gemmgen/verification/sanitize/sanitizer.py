@@ -96,7 +96,11 @@ def sanitize(
 
 def _concerned(tool: str, subjects: Sequence[Subject]) -> Sequence[Subject]:
     """The kernels that a tool has something to look at."""
-    return [one for one in subjects if tool != CONSAN or consan.concerns(one.plan)]
+    return [
+        subject
+        for subject in subjects
+        if tool != CONSAN or consan.concerns(subject.plan)
+    ]
 
 
 def command(tool: str, order: Path) -> list[str]:
@@ -193,15 +197,15 @@ def _checked(
     while waiting and not running.stopped:
         with tempfile.TemporaryDirectory() as folder:
             order = Path(folder, "job.json")
-            pairs = [(one.plan, one.path) for one in waiting]
+            pairs = [(subject.plan, subject.path) for subject in waiting]
             order.write_text(job(tool, device, pairs), encoding="utf-8")
             each = _CONSAN_SECONDS if tool == CONSAN else _KERNEL_SECONDS
             limit = _START_SECONDS + each * len(waiting)
             variables = environment(tool, device)
             session = running.run(command(tool, order), variables, limit)
-        sources = {one.plan.name: _specialized(one) for one in waiting}
+        sources = {subject.plan.name: _specialized(subject) for subject in waiting}
         settled = judged(tool, device, session, sources)
-        by_name = {one.plan.name: one for one in waiting}
+        by_name = {subject.plan.name: subject for subject in waiting}
         for outcome in settled:
             again = f"gemmgen verify {by_name[outcome.kernel].spec} --sanitize"
             if not outcome.ok:
@@ -211,7 +215,7 @@ def _checked(
             if on_done is not None:
                 on_done(outcome)
         names = {outcome.kernel for outcome in settled}
-        waiting = [one for one in waiting if one.plan.name not in names]
+        waiting = [subject for subject in waiting if subject.plan.name not in names]
     return outcomes
 
 
@@ -272,12 +276,16 @@ def _status(record: Record, reading: Reading, session: Session) -> tuple[str, st
 
 def _stray(reading: Reading, code: int | None, kernels: Sequence[str]) -> str:
     """What is wrong with a process of which no kernel shows a finding."""
-    if any(reading.records[one].findings for one in kernels if one in reading.records):
+    if any(
+        reading.records[kernel].findings
+        for kernel in kernels
+        if kernel in reading.records
+    ):
         return ""
-    loose = [text for one in reading.records.values() for text in one.findings]
+    loose = [text for record in reading.records.values() for text in record.findings]
     if loose:
         return f"{loose[0]}\nnamed no kernel: one of this process's"
-    known = sum(one.set_aside for one in reading.records.values())
+    known = sum(record.set_aside for record in reading.records.values())
     if reading.count > known or (code == FOUND and not known):
         return f"the tool counts {reading.count - known} errors and shows none of them"
     return ""

@@ -51,7 +51,7 @@ class Compiled(CompiledKernel):  # type: ignore[misc]
             launch_cooperative_grid=False, global_scratch_size=scratch[0],
             global_scratch_align=16, profile_scratch_size=scratch[1],
             profile_scratch_align=16,
-            tensordesc_meta=[_note(one) for one in _descriptors(source.signature)],
+            tensordesc_meta=[_note(kind) for kind in _descriptors(source.signature)],
             target=GPUTarget("cuda", ARCHITECTURE, 32),
         )  # fmt: skip
         self.packed_metadata = (self.metadata.num_warps, 1, 0)
@@ -60,7 +60,7 @@ class Compiled(CompiledKernel):  # type: ignore[misc]
 
 
 def _descriptors(signature: Mapping[Any, str]) -> list[str]:
-    return [one for one in signature.values() if one.startswith("tensordesc")]
+    return [kind for kind in signature.values() if kind.startswith("tensordesc")]
 
 
 def check_descriptors(source: Any) -> None:

@@ -131,12 +131,14 @@ def _on_the_cpu(gpus: Gpus) -> Callable[..., Any]:
 
     def run(operation: Any, *arguments: Any, **named: Any) -> Any:
         passed = (*arguments, *named.values())
-        given = [one for one in passed if isinstance(one, torch.Tensor)]
-        hosts = [gpus.as_host(one) for one in given]
+        given = [value for value in passed if isinstance(value, torch.Tensor)]
+        hosts = [gpus.as_host(tensor) for tensor in given]
         known = dict(zip(map(id, given), hosts, strict=True))
-        inside = [known.get(id(one), gpus.as_host(one)) for one in arguments]
+        inside = [
+            known.get(id(argument), gpus.as_host(argument)) for argument in arguments
+        ]
         named = {k: known.get(id(v), gpus.as_host(v)) for k, v in named.items()}
-        device = next((one.get_device() for one in given if one.is_cuda), 0)
+        device = next((tensor.get_device() for tensor in given if tensor.is_cuda), 0)
 
         def back(value: Any) -> Any:
             for one, host in zip(given, hosts, strict=True):

@@ -72,15 +72,15 @@ def in_turns(
             order.end(place)
 
     threads = [threading.Thread(target=work, args=(place,)) for place in (0, 1)]
-    for one in threads:
-        one.start()
+    for thread in threads:
+        thread.start()
     ready.wait()
-    order.threads = [one.ident or 0 for one in threads]
+    order.threads = [thread.ident or 0 for thread in threads]
     driver.point = order.point
     ready.wait()
     try:
-        for one in threads:
-            one.join()
+        for thread in threads:
+            thread.join()
     finally:
         driver.point = lambda name: None
     for error in raised:

@@ -13,7 +13,7 @@ from gemmgen.verification.oracle.comparison import Block
 _NUMBERS = (0.2968017, -0.5137, 1.0)
 
 
-def fixed_cases(
+def edge_cases(
     plan: Plan, block: Block, processors: int = 0, group: int = 0
 ) -> Iterator[Case]:
     """Empty and smallest sizes, one beyond a tile, broadcasting, a second L2 group.

@@ -17,11 +17,11 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from gemmgen.cost.tile import Tile
 from gemmgen.cost.time import FULL
 from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.schedules import SCHEDULES, described
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
-from gemmgen.tables.schedules import SCHEDULES, described
 from gemmgen.verification.cases.roles import tensor_roles
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.interpret.hardware import (
@@ -147,9 +147,9 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
         raise Wrong(f"{launch.tile} is taken, {wanted} comes first\n{call}")
     try:
         check_grid(launch.programs)
-        for one in launch.tensors:
-            if hasattr(one, "matrix"):
-                check_described(one.matrix, (one.rows, one.columns))
+        for tensor in launch.tensors:
+            if hasattr(tensor, "matrix"):
+                check_described(tensor.matrix, (tensor.rows, tensor.columns))
     except Refused as refused:
         raise Wrong(f"{refused}\n{call}") from refused
 
@@ -157,7 +157,9 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
 def _first(plan: Plan, call: _Call) -> int:
     """The first row that serves a call, by what the columns of a table mean."""
     roles = tensor_roles(plan)
-    tensors = [one for one in _arguments(plan, call) if isinstance(one, Tensor)]
+    tensors = [
+        argument for argument in _arguments(plan, call) if isinstance(argument, Tensor)
+    ]
     for place, row in enumerate(plan.rows):
         schedule = SCHEDULES[row.tile.schedule]
         asked = described(row.tile.schedule, plan.product.kind)
@@ -232,7 +234,7 @@ def _arguments(plan: Plan, call: _Call) -> Iterator[Tensor | float]:
 
     for matrix in (plan.a, plan.b):
         yield tensor(matrix.stored_axes, plan.dtype)
-    for one in plan.operands:
-        yield 1.0 if one.is_number else tensor(one.axes, one.dtype)
+    for operand in plan.operands:
+        yield 1.0 if operand.is_number else tensor(operand.axes, operand.dtype)
     for result in plan.results:
         yield tensor(("m", "n"), result.dtype)

@@ -1,44 +1,13 @@
-"""What the module of a schedule has, and what several of them share."""
+"""What the searches and the reasons of several schedules share."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product
-from typing import Protocol
 
-from gemmgen.cost.resources import block_k
-from gemmgen.cost.tile import GROUP_M, LINE_BYTES, Product, Tile
-from gemmgen.hardware.targets import Target
-
-Size = tuple[int, int, int, int, int]
-"""m, n, blocks of 128 bytes along K, warps, split_k."""
+from gemmgen.schedules.parts.memory import block_k
+from gemmgen.schedules.parts.schedule import Kernel
+from gemmgen.schedules.parts.tile import GROUP_M, LINE_BYTES, Product, Tile
 
 MOST_STAGES = 8
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """What a reason may depend on."""
-
-    layout: str
-    product: Product
-    target: Target
-
-
-class Module(Protocol):
-    """A schedule's module."""
-
-    def why_not(self, kernel: Kernel) -> str | None:
-        """Why it cannot serve a kernel that its row of `SCHEDULES` allows, or None."""
-
-    def sizes(self, product: Product) -> tuple[Size, ...]:
-        """The tiles that `tiles: auto` considers: what won some shape when timed.
-
-        All were timed on an H200 (bf16 NT, 22 shapes, 4096^3 to one row); those that a
-        neighbour replaces are left out.
-        """
-
-    def search(self, product: Product) -> Iterator[Tile]:
-        """The tiles that `gemmgen tune` times, with the most stages worth a try."""
 
 
 def k_blocks(product: Product, *lines: float) -> list[int]:

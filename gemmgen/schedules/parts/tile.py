@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 
 from gemmgen.tables.dtypes import MMAS, Mma
-from gemmgen.tables.schedules import FALLBACK, SCHEDULES
+
+FALLBACK = "tiled"
+"""The schedule that serves every call."""
 
 FILL = -1
 """The split_k of a tile that is cut into as many parts as there are SMs for; a multiple
@@ -52,7 +54,7 @@ class Product:
 class Tile:
     """The tile of one program: sizes in elements, `stages` of the load ring, warps.
 
-    `schedule` is the one that computes it, in `split_k` parts of K.
+    `schedule` is the name of the one that computes it, in `split_k` parts of K.
     """
 
     m: int
@@ -65,36 +67,6 @@ class Tile:
     split_k: int = 1
 
     @property
-    def streams(self) -> bool:
-        """Whether its schedule streams B past rows of A, with no tensor core."""
-        return SCHEDULES[self.schedule].streams
-
-    @property
-    def described(self) -> bool:
-        """Whether its schedule takes some tensors through descriptors."""
-        return bool(SCHEDULES[self.schedule].described)
-
-    @property
-    def loops(self) -> bool:
-        """Whether its programs go from tile to tile."""
-        return SCHEDULES[self.schedule].loops
-
-    @property
-    def specialized(self) -> bool:
-        """Whether its warps are consumers and a producer."""
-        return SCHEDULES[self.schedule].specialized
-
-    @property
     def warpgroups(self) -> int:
-        """Of a specialized kernel: consumers of four warps that share a tile."""
+        """Groups of four warps, one at least: what wgmma multiplies with."""
         return max(1, self.warps // 4)
-
-    @property
-    def takes_turns(self) -> bool:
-        """Of a specialized kernel: whether two consumers have a tile each."""
-        return self.specialized and self.warpgroups == 1
-
-    @property
-    def consumers(self) -> int:
-        """Of a specialized kernel: all of them."""
-        return max(2, self.warpgroups)

@@ -9,15 +9,15 @@ from collections.abc import Iterator, Sequence
 from types import MappingProxyType
 
 from gemmgen.cost.resources import spills
-from gemmgen.cost.tile import Tile
 from gemmgen.cost.time import Sizes, predicted_time
 from gemmgen.hardware.targets import Target
+from gemmgen.schedules import schedule_of
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.decision_list import ANY, Grid, Point, Rule, decide
 from gemmgen.select.model_table import (
     FEW,
     ROUGH,
     describes_operands,
-    first,
     reached,
     sampled,
 )
@@ -53,9 +53,11 @@ def rules_for(
     The first ends in rows for every Triton.
     """
     described = {
-        shape: {tile: time for tile, time in each.items() if first(tile)}
+        shape: {
+            tile: time for tile, time in each.items() if schedule_of(tile).needs_aligned
+        }
         for shape, each in times.items()
-        if any(tile.described for tile in each)
+        if any(schedule_of(tile).described for tile in each)
     }
     rest = {shape: each for shape, each in times.items() if shape not in described}
     few = {shape: each for shape, each in times.items() if shape.n <= FEW.n[-1]}
@@ -74,7 +76,7 @@ def rules_for(
         }
         rules += _decided(every, plan, target, ROUGH, aligned=True)
     rules = reached([*_decided(few, plan, target, FEW, aligned=True), *rules])
-    if others and first(others[-1].tile):
+    if others and schedule_of(others[-1].tile).needs_aligned:
         return rules, []
     return rules, reached([*rules, *others])[len(rules) :]
 
@@ -116,9 +118,13 @@ def _passing(times: Times, tiles: Sequence[Tile]) -> Iterator[Point]:
 
     The others cost what the best of all tiles takes, to which they pass a call on.
     """
-    described = [tile for tile in tiles if tile.described]
+    described = [tile for tile in tiles if schedule_of(tile).described]
     for shape, each in times.items():
-        taking = {tile: each[tile] for tile in tiles if tile.streams and tile in each}
+        taking = {
+            tile: each[tile]
+            for tile in tiles
+            if schedule_of(tile).memory_bound and tile in each
+        }
         if taking:
             passed = dict.fromkeys(described, min(each.values()))
             yield Point(shape.sizes, passed | taking, _WEIGHT)

@@ -3,15 +3,14 @@
 from dataclasses import replace
 
 from gemmgen.cost.resources import (
-    accumulator_registers,
-    block_k,
     instruction,
     why_not_compiled,
 )
 from gemmgen.cost.split_product import line_bytes, most_accumulator_registers
-from gemmgen.cost.tile import GROUP_M, LINE_BYTES, Product, Tile
 from gemmgen.cost.time import best_stages
 from gemmgen.hardware.targets import Target
+from gemmgen.schedules.parts.memory import accumulator_registers, block_k
+from gemmgen.schedules.parts.tile import GROUP_M, LINE_BYTES, Product, Tile
 
 _FMA_BLOCK_BYTES = LINE_BYTES // 2
 """Bytes of K in a block of multiply-adds, which keep the block of A and B in registers.
@@ -35,7 +34,7 @@ _CANDIDATES: dict[str, tuple[tuple[int, int, int], ...]] = {
 """(m, n, warps) by unit, but for fp64: none spills in any layout, Triton 3.6 to 3.9."""
 
 
-def candidates(
+def fallback_tiles(
     product: Product, target: Target, spare_registers: int, widest: int
 ) -> list[Tile]:
     """Tiles worth considering, stages filled in; all fit, none should spill.

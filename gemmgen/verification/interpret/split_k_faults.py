@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gemmgen.base.ast_edits import Edit
 
 
-def meetings() -> Iterator[tuple[str, Edit]]:
+def split_k_faults() -> Iterator[tuple[str, Edit]]:
     """Every kind of fault, with the edit that makes it."""
     yield "coordinates swapped", _swapped_coordinates
     yield "product not transposed back", _statement("acc = acc.T")
@@ -66,7 +66,7 @@ def _bound(kept: int) -> Edit:
 def _fewer_parts(node: ast.AST) -> ast.AST | None:
     if not isinstance(node, ast.Call) or not ast.unparse(node.func).endswith("range"):
         return None
-    if [ast.unparse(one) for one in node.args] != ["SPLIT_K"]:
+    if [ast.unparse(argument) for argument in node.args] != ["SPLIT_K"]:
         return None
     fewer = ast.parse("SPLIT_K - 1", mode="eval").body
     return ast.Call(node.func, [fewer], node.keywords)

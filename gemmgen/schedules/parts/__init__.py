@@ -1,0 +1,1 @@
+"""What schedules are described with: the record, tiles, what several of them share."""

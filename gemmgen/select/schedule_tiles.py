@@ -1,0 +1,56 @@
+"""The tiles of the fast schedules that are worth considering, as far as they fit."""
+
+from dataclasses import replace
+
+from gemmgen.cost.resources import instruction
+from gemmgen.cost.split_product import line_bytes, most_accumulator_registers
+from gemmgen.cost.time import best_stages
+from gemmgen.hardware.targets import Target
+from gemmgen.schedules import SCHEDULES, schedule_of
+from gemmgen.schedules.parts.memory import accumulator_registers, block_k
+from gemmgen.schedules.parts.tile import GROUP_M, LINE_BYTES, Product, Tile
+
+_FMA = (32, 32)
+"""m, n of the tile for multiply-adds; with more some layout spills, for the block of A
+and B is in registers too. Tensor cores take larger ones."""
+
+
+def schedule_tiles(
+    schedule: str, product: Product, target: Target, live_tiles: int
+) -> list[Tile]:
+    """The tiles of a schedule that are worth considering; all fit, none should spill.
+
+    `live_tiles` is how many tiles the epilogue keeps beside the accumulator.
+    """
+    found, row = [], SCHEDULES[schedule]
+    line = LINE_BYTES if row.memory_bound else line_bytes(product, target)
+    for m, n, blocks, warps, split_k in row.sizes(product, target):
+        if not row.memory_bound and _one_line(m, product, target):
+            blocks = 1
+        k = block_k(blocks * line, product)
+        tile = Tile(m, n, k, GROUP_M, 1, warps, schedule, split_k)
+        fma = not row.memory_bound and instruction(tile, product, target) == "fma"
+        if fma != ((m, n) == _FMA):
+            continue
+        stages = best_stages(tile, product, target)
+        if stages and _holds(tile, product, target, live_tiles):
+            found.append(replace(tile, stages=stages))
+    return found
+
+
+def _one_line(m: int, product: Product, target: Target) -> bool:
+    """Whether two cache lines of K spill 8 or 16 bytes in some layout (Triton 3.9)."""
+    return product.mma.terms > 1 or (target.unit == "tcgen05" and m >= 64)
+
+
+def _holds(tile: Tile, product: Product, target: Target, live_tiles: int) -> bool:
+    """Whether a thread's registers hold the accumulator beside all else.
+
+    The parts of a product split in three live there too.
+    """
+    most = most_accumulator_registers(product, target)
+    if accumulator_registers(tile, product) <= most:
+        return True
+    return product.mma.terms == 1 and live_tiles <= schedule_of(tile).spare_tiles(
+        product
+    )
