@@ -76,9 +76,9 @@ def calls(
 ) -> Iterator[Any]:
     """The tiles that calls of all kinds get on a GPU."""
     support, room = support_of(module), GPUS[sm].shared_per_block
-    monkeypatch.setattr(support, "architecture", lambda device: sm)
+    monkeypatch.setattr(support, "compute_capability", lambda device: sm)
     monkeypatch.setattr(support, "shared_memory", lambda device: room)
-    monkeypatch.setattr(support, "processors", lambda device: GPUS[sm].sms)
+    monkeypatch.setattr(support, "num_sms", lambda device: GPUS[sm].sms)
     monkeypatch.setattr(support, "specializes", lambda sm: sm == 90)
     for sizes, rows in itertools.product(SIZES, (64, 63)):
         given = partial(matrices, MATRIX[:, :rows])

@@ -262,8 +262,8 @@ def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -
         )
         for target in plan.targets:
             sm, sms = TARGETS[target].architecture, TARGETS[target].sms
-            monkeypatch.setattr(_table, "architecture", lambda device, sm=sm: sm)
-            monkeypatch.setattr(_table, "processors", lambda device, sms=sms: sms)
+            monkeypatch.setattr(_table, "compute_capability", lambda device, sm=sm: sm)
+            monkeypatch.setattr(_table, "num_sms", lambda device, sms=sms: sms)
             given = (*inputs, *(None for _ in plan.operands), *results)
             described = partial(module.LAUNCHES.described, given)
             found = _table.select(

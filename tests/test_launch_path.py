@@ -22,8 +22,8 @@ from gemmgen.output.folder import SHARED  # noqa: E402
 from generated._runtime import (  # noqa: E402
     checks,
     launch,
+    launch_cache,
     packed,
-    remember,
     replay,
     support,
 )  # fmt: skip
@@ -84,10 +84,10 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """One device, called 0, and tensors of the CPU."""
     monkeypatch.setattr(checks, "INTERPRETED", True)
     monkeypatch.setattr(launch, "INTERPRETED", False)
-    monkeypatch.setattr(remember, "INTERPRETED", False)
-    monkeypatch.setattr(remember, "empty", new_on_cpu)
-    monkeypatch.setattr(remember, "replaying", lambda launch, repeat: repeat)
-    monkeypatch.setattr(remember, "current_device", lambda: 0)
+    monkeypatch.setattr(launch_cache, "INTERPRETED", False)
+    monkeypatch.setattr(launch_cache, "empty", new_on_cpu)
+    monkeypatch.setattr(launch_cache, "replaying", lambda launch, repeat: repeat)
+    monkeypatch.setattr(launch_cache, "current_device", lambda: 0)
     LOG.clear()
     BY_ADDRESS.clear()
     yield
@@ -112,7 +112,7 @@ def known(call: Callable[..., Any], a: torch.Tensor, b: torch.Tensor) -> None:
 
 
 def test_calls_of_a_signature_repeat_the_second() -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     a, b = ones(4, 5), ones(4, 5)
     assert [right(call, a, b) for _ in range(4)] == ["launched"] * 2 + ["repeated"] * 2
     assert right(call, ones(4, 5), ones(4, 5)) == "repeated"
@@ -132,7 +132,7 @@ def test_calls_of_a_signature_repeat_the_second() -> None:
     ids=["sizes", "dtype", "a transposed", "b transposed", "pitch", "offset", "spread"],
 )
 def test_another_signature_is_launched_afresh(other: Callable[[], Any]) -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     known(call, ones(4, 5), ones(4, 5))
     a, b = other()
     known(call, a, b)
@@ -141,7 +141,7 @@ def test_another_signature_is_launched_afresh(other: Callable[[], Any]) -> None:
 
 
 def test_what_is_given_as_out_is_written_and_returned() -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     a, b = ones(4, 5), ones(4, 5)
     for did in ("launched", "launched", "repeated", "repeated"):
         out = noted(torch.full((4, 5), torch.nan))
@@ -156,7 +156,7 @@ def test_what_is_given_as_out_is_written_and_returned() -> None:
 
 
 def test_results_do_not_share_memory() -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     a, b = ones(4, 5), ones(4, 5)
     results = [call(a, b) for _ in range(4)]
     assert len({one.data_ptr() for one in results}) == 4
@@ -164,7 +164,7 @@ def test_results_do_not_share_memory() -> None:
 
 @pytest.mark.parametrize("names", ["b", "a b", "b a"])
 def test_named_inputs_are_remembered_like_those_by_position(names: str) -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     a, b = ones(4, 5), ones(4, 5)
     known(call, a, b)
     every = {"a": a, "b": b}
@@ -178,7 +178,7 @@ def test_named_inputs_are_remembered_like_those_by_position(names: str) -> None:
     ("count", "named"), [(2, "a"), (1, "a"), (1, "c"), (1, ""), (0, "a"), (3, "")]
 )
 def test_wrong_names_are_the_launcher_s_to_refuse(count: int, named: str) -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     a = ones(4, 5)
     right(call, a, a)
     with pytest.raises(TypeError, match="adding"):
@@ -186,7 +186,7 @@ def test_wrong_names_are_the_launcher_s_to_refuse(count: int, named: str) -> Non
 
 
 def test_a_result_over_an_input_is_refused_every_time() -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     room = torch.randn(200)
     a, b = noted(room[:20].view(4, 5)), noted(room[40:60].view(4, 5))
 
@@ -206,7 +206,7 @@ def test_a_result_over_an_input_is_refused_every_time() -> None:
 
 
 def test_an_operand_that_is_the_result_is_repeated_as_such_alone() -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     room = torch.randn(100)
     a, b = ones(4, 5), noted(room[8:28].view(4, 5))
     for did in ("launched", "launched", "repeated"):
@@ -219,7 +219,7 @@ def test_an_operand_that_is_the_result_is_repeated_as_such_alone() -> None:
 
 
 def test_what_is_written_has_another_version() -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     a, b, out = ones(4, 5), ones(4, 5), ones(4, 5)
     for _ in range(4):
         before = out._version
@@ -231,7 +231,7 @@ def test_what_is_written_has_another_version() -> None:
 
 
 def test_a_gradient_is_refused_whatever_is_remembered() -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     a = ones(4, 5)
     b = torch.nn.Parameter(noted(torch.randn(4, 5)))
     BY_ADDRESS[b.data_ptr()] = b
@@ -249,7 +249,7 @@ def test_a_gradient_is_refused_whatever_is_remembered() -> None:
     ids=["text", "none", "numbers", "lists"],
 )
 def test_what_is_no_tensor_is_the_launcher_s_to_refuse(arguments: Any) -> None:
-    call = remember.remembered()(
+    call = launch_cache.launch_cache()(
         lambda a, b, *, out=None: checks.Checks("adding").tensor(
             "a", a, ("M", "N"), None
         )
@@ -259,7 +259,7 @@ def test_what_is_no_tensor_is_the_launcher_s_to_refuse(arguments: Any) -> None:
 
 
 def test_an_error_is_not_remembered_and_leaves_nothing_behind() -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     a, b = ones(4, 5), ones(4, 5)
     known(call, a, b)
     for _ in range(2):
@@ -272,7 +272,7 @@ def test_an_error_is_not_remembered_and_leaves_nothing_behind() -> None:
 
 
 def test_several_launches_are_not_repeated() -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     a, b = ones(4, 2), ones(4, 2)
     assert right(call, a, b) == right(call, a, b) == "launched launched"
 
@@ -281,7 +281,7 @@ def test_a_launch_for_other_tensors_than_those_given_is_not_repeated() -> None:
     def copying(a: Any, b: Any, *, out: Any = None) -> Any:
         return adding(noted(a.clone()), b, out=out)
 
-    call = remember.remembered()(copying)
+    call = launch_cache.launch_cache()(copying)
     a, b = ones(4, 5), ones(4, 5)
     assert right(call, a, b) == right(call, a, b) == "launched"
 
@@ -289,16 +289,16 @@ def test_a_launch_for_other_tensors_than_those_given_is_not_repeated() -> None:
 def test_another_current_device_is_not_served_from_what_is_known(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     a, b = ones(4, 5), ones(4, 5)
     right(call, a, b)
-    monkeypatch.setattr(remember, "current_device", lambda: 1)
+    monkeypatch.setattr(launch_cache, "current_device", lambda: 1)
     assert right(call, a, b) == "launched"
 
 
 @pytest.mark.parametrize("hook", ["launch_enter_hook", "launch_exit_hook"])
 def test_a_hook_sees_every_launch(monkeypatch: pytest.MonkeyPatch, hook: str) -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     a, b = ones(4, 5), ones(4, 5)
     right(call, a, b)
     hooks = {"launch_enter_hook": [], "launch_exit_hook": []}
@@ -313,16 +313,16 @@ def test_a_hook_sees_every_launch(monkeypatch: pytest.MonkeyPatch, hook: str) ->
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remember, "MOST_CALLS", 3)
+    monkeypatch.setattr(launch_cache, "MOST_CALLS", 3)
     kept: list[dict[Any, Any]] = []
-    learn = remember.Memory.learn
+    learn = launch_cache.Memory.learn
 
     def watched(memory: Any, *rest: Any) -> Any:
         kept.append(memory.calls)
         return learn(memory, *rest)
 
-    monkeypatch.setattr(remember.Memory, "learn", watched)
-    call = remember.remembered()(adding)
+    monkeypatch.setattr(launch_cache.Memory, "learn", watched)
+    call = launch_cache.launch_cache()(adding)
     for rows in range(3, 20):
         known(call, ones(rows, 5), ones(rows, 5))
         assert right(call, ones(rows, 5), ones(rows, 5)) == "repeated"
@@ -331,7 +331,9 @@ def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_two_launchers_do_not_share_what_they_know() -> None:
-    one, other = remember.remembered()(adding), remember.remembered()(adding)
+    one, other = launch_cache.launch_cache()(adding), launch_cache.launch_cache()(
+        adding
+    )
     a, b = ones(4, 5), ones(4, 5)
     right(one, a, b)
     assert right(other, a, b) == "launched"
@@ -339,8 +341,8 @@ def test_two_launchers_do_not_share_what_they_know() -> None:
 
 def test_threads_get_their_own_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight threads call one launcher at sizes of their own, in step and often."""
-    monkeypatch.setattr(remember, "MOST_CALLS", 5)
-    call, start = remember.remembered()(adding), threading.Barrier(8)
+    monkeypatch.setattr(launch_cache, "MOST_CALLS", 5)
+    call, start = launch_cache.launch_cache()(adding), threading.Barrier(8)
 
     def work(number: int) -> int:
         start.wait()
@@ -360,12 +362,12 @@ def test_threads_get_their_own_results(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_in_the_interpreter_nothing_is_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(remember, "INTERPRETED", True)
-    assert remember.remembered()(adding) is adding
+    monkeypatch.setattr(launch_cache, "INTERPRETED", True)
+    assert launch_cache.launch_cache()(adding) is adding
 
 
 def test_a_launcher_keeps_its_name_and_words() -> None:
-    call = remember.remembered()(adding)
+    call = launch_cache.launch_cache()(adding)
     assert (call.__name__, call.__doc__) == ("adding", adding.__doc__)
 
 
@@ -405,7 +407,9 @@ def test_arguments_are_made_once_an_address_and_bounded(
 
 def test_signatures_tell_zero_from_minus_zero_and_no_other_numbers() -> None:
     """`Arguments` of one signature are a dict, which would find 0.0 for -0.0."""
-    signatures = [remember.looked_at([one])[0] for one in (0.0, 0.5, 2.0, -0.0, -3.0)]
+    signatures = [
+        launch_cache.looked_at([one])[0] for one in (0.0, 0.5, 2.0, -0.0, -3.0)
+    ]
     assert signatures[0] == signatures[1] == signatures[2]
     assert signatures[0] != signatures[3] == signatures[4]
 
@@ -417,10 +421,10 @@ def test_new_results_are_like_the_first_ones(
     def empty(shape: Any, strides: Any, dtype: Any) -> torch.Tensor:
         return torch.empty_strided(shape, strides, dtype=dtype)
 
-    monkeypatch.setattr(remember, "empty", empty)
+    monkeypatch.setattr(launch_cache, "empty", empty)
     like = [torch.empty(4, 2 + one).T for one in range(count)]
     addresses: list[Any] = [17]
-    made = remember.new_results(like)(addresses)
+    made = launch_cache.new_results(like)(addresses)
     tensors = made if count > 1 else (made,)
     assert isinstance(made, tuple if count > 1 else torch.Tensor)
     assert [one.shape for one in tensors] == [one.shape for one in like]
@@ -520,14 +524,14 @@ def test_the_first_row_that_holds_serves(
     matrix: torch.Tensor,
     row: int,
 ) -> None:
-    monkeypatch.setattr(table_, "architecture", lambda device: sm)
+    monkeypatch.setattr(table_, "compute_capability", lambda device: sm)
     described = {"tma": (GOOD, matrix), "warp_specialized": (matrix, GOOD)}
     found = table_.select(TABLE, CPU, sizes, lambda name: described.get(name, ()))
     assert found is TABLE[row]
 
 
 def test_a_gpu_below_every_row_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_, "architecture", lambda device: 75)
+    monkeypatch.setattr(table_, "compute_capability", lambda device: 75)
     with pytest.raises(RuntimeError, match="no tile for sm_75: add it to the spec's"):
         table_.select(TABLE, CPU, (1, 1, 1), lambda _: ())
 
@@ -540,26 +544,26 @@ def test_a_gpu_below_every_row_is_told_so(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_row_for_full_waves_serves_what_keeps_processors_busy(
     monkeypatch: pytest.MonkeyPatch, M: int, N: int, row: int
 ) -> None:
-    monkeypatch.setattr(table_, "architecture", lambda device: 90)
-    monkeypatch.setattr(table_, "processors", lambda device: 132)
+    monkeypatch.setattr(table_, "compute_capability", lambda device: 90)
+    monkeypatch.setattr(table_, "num_sms", lambda device: 132)
     table = (tile("tma", waves=table_.FULL), tile("tiled"))
     assert table_.select(table, CPU, (M, N, 64), lambda _: ()) is table[row]
 
 
 def test_parts_fill_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_, "processors", lambda device: 132)
+    monkeypatch.setattr(table_, "num_sms", lambda device: 132)
     fill = tile("split_k", split_k=table_.FILL, k=64)
-    assert fill.parts(1, 10**6, CPU) == 132
-    assert fill.parts(40, 10**6, CPU) == 3
-    assert fill.parts(500, 10**6, CPU) == 1
-    assert fill.parts(1, 1024, CPU) == 1024 // (table_.LEAST_BLOCKS * 64)
-    assert fill.parts(0, 0, CPU) == 1
+    assert fill.splits(1, 10**6, CPU) == 132
+    assert fill.splits(40, 10**6, CPU) == 3
+    assert fill.splits(500, 10**6, CPU) == 1
+    assert fill.splits(1, 1024, CPU) == 1024 // (table_.MIN_K_BLOCKS_PER_SPLIT * 64)
+    assert fill.splits(0, 0, CPU) == 1
     twice = fill._replace(split_k=2 * table_.FILL)
-    assert twice.parts(1, 10**6, CPU) == 264
-    assert twice.parts(40, 10**6, CPU) == 6
-    assert twice.parts(1, 1024, CPU) == 2 * fill.parts(1, 1024, CPU)
-    assert twice.parts(500, 10**6, CPU) == twice.parts(0, 0, CPU) == 1
-    assert tile("split_k", split_k=5).parts(500, 16, CPU) == 5
+    assert twice.splits(1, 10**6, CPU) == 264
+    assert twice.splits(40, 10**6, CPU) == 6
+    assert twice.splits(1, 1024, CPU) == 2 * fill.splits(1, 1024, CPU)
+    assert twice.splits(500, 10**6, CPU) == twice.splits(0, 0, CPU) == 1
+    assert tile("split_k", split_k=5).splits(500, 16, CPU) == 5
 
 
 # -- descriptors and index types -----------------------------------------------------
@@ -602,7 +606,7 @@ def strided(rows: int, columns: int, pitch: int, offset: int = 0) -> torch.Tenso
     f"{tuple(one.shape)} by {one.stride()}",
 )  # fmt: skip
 def test_what_a_descriptor_can_describe(matrix: torch.Tensor, can: bool) -> None:
-    assert table_.describable(matrix) is can
+    assert table_.tma_compatible(matrix) is can
 
 
 @pytest.mark.parametrize(
@@ -620,7 +624,7 @@ def test_what_a_descriptor_can_describe(matrix: torch.Tensor, can: bool) -> None
 def test_what_rows_are_multiples_of(
     matrices: list[torch.Tensor], elements: int
 ) -> None:
-    assert support.alignment(*matrices) == elements
+    assert support.row_divisibility(*matrices) == elements
 
 
 def far(last: int) -> torch.Tensor:
@@ -647,14 +651,14 @@ def far(last: int) -> torch.Tensor:
 def test_the_index_type_counts_the_elements(
     tensors: list[torch.Tensor], wide: bool
 ) -> None:
-    assert support.offset_type(*tensors) is (tl.int64 if wide else tl.int32)
+    assert support.index_dtype(*tensors) is (tl.int64 if wide else tl.int32)
 
 
 def test_the_last_element_decides_not_the_count() -> None:
     """(2^31 - 1) + 1 elements, the last of which has the number 2^31 - 1."""
     whole = torch.empty(2**31, device="meta")
-    assert support.offset_type(whole) is tl.int32
-    assert support.offset_type(torch.empty(2**31 + 1, device="meta")) is tl.int64
+    assert support.index_dtype(whole) is tl.int32
+    assert support.index_dtype(torch.empty(2**31 + 1, device="meta")) is tl.int64
     assert math.prod(whole.shape) == 2**31
 
 

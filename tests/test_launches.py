@@ -61,15 +61,15 @@ class Hole:
 
 KEY, CONDITION = "part of a key dropped", "condition dropped"
 HOLES = {
-    "key without shape": Hole("remember.py", KEY, "one.shape"),
-    "key without strides": Hole("remember.py", KEY, "one.stride()"),
-    "key without dtype": Hole("remember.py", KEY, "one.dtype"),
-    "key without device": Hole("remember.py", KEY, "one.get_device()"),
-    "key without alignment": Hole("remember.py", KEY, "address & 15"),
-    "key without gradient": Hole("remember.py", KEY, "one.requires_grad"),
-    "key without neg bit": Hole("remember.py", KEY, "one.is_neg()"),
+    "key without shape": Hole("launch_cache.py", KEY, "one.shape"),
+    "key without strides": Hole("launch_cache.py", KEY, "one.stride()"),
+    "key without dtype": Hole("launch_cache.py", KEY, "one.dtype"),
+    "key without device": Hole("launch_cache.py", KEY, "one.get_device()"),
+    "key without alignment": Hole("launch_cache.py", KEY, "address & 15"),
+    "key without gradient": Hole("launch_cache.py", KEY, "one.requires_grad"),
+    "key without neg bit": Hole("launch_cache.py", KEY, "one.is_neg()"),
     "key without sign": Hole(
-        "remember.py",
+        "launch_cache.py",
         "statement dropped",
         "key.append(math.copysign(1.0, number))",
         "gemm_nn_bf16_alpha_beta",
@@ -77,7 +77,7 @@ HOLES = {
     "stream left out": Hole("replay.py", KEY, "stream(index)"),
     "compiled for another device": Hole("packed.py", KEY, "launch.device.index, "),
     "current device forgotten": Hole(
-        "remember.py", CONDITION, "repeat.device != current_device()"
+        "launch_cache.py", CONDITION, "repeat.device != current_device()"
     ),
     "on_device dropped": Hole(
         "replay.py", "with dropped", "with on_device(launch.device)"
@@ -96,7 +96,7 @@ HOLES = {
         "launch.py", "never taken", "if not ROUNDS and any", "linear_clamp"
     ),
     "addresses not compared": Hole(
-        "remember.py", "never taken", "if launch.addresses != addresses_of("
+        "launch_cache.py", "never taken", "if launch.addresses != addresses_of("
     ),
     "gaps between leading axes": Hole(
         "families.py", CONDITION, "not tensor.is_contiguous()"
@@ -106,11 +106,13 @@ HOLES = {
     ),
     "rows too far": Hole("families.py", CONDITION, "self.most < M"),
     "rows of another device": Hole(
-        "remember.py", CONDITION, "family.device.index == current_device()"
+        "launch_cache.py", CONDITION, "family.device.index == current_device()"
     ),
-    "hooks forgotten": Hole("remember.py", CONDITION, "hooked()"),
+    "hooks forgotten": Hole("launch_cache.py", CONDITION, "hooked()"),
     "hooks forgotten at first": Hole("replay.py", CONDITION, "hooked()"),
-    "signatures not bounded": Hole("remember.py", "limit dropped", "MOST_CALLS = 1024"),
+    "signatures not bounded": Hole(
+        "launch_cache.py", "limit dropped", "MOST_CALLS = 1024"
+    ),
     "addresses not bounded": Hole("replay.py", "limit dropped", "MOST_ARGUMENTS = 64"),
     "memory for profiling ignored": Hole(
         "replay.py", CONDITION, "made.metadata.profile_scratch_size"
@@ -125,12 +127,12 @@ HOLES = {
         "RECORD.launches.append((launch, found))",
     ),
     "version of out stays": Hole(
-        "remember.py",
+        "launch_cache.py",
         "statement dropped",
         "torch.autograd.graph.increment_version(one)",
     ),
     "overlap not looked for": Hole(
-        "remember.py",
+        "launch_cache.py",
         "never taken",
         "not harmless(repeat.overlaps, addresses)",
     ),

@@ -125,7 +125,7 @@ FAULTS: dict[str, Fault] = {
         BLOCKS, f"{BLOCKS}[:2]", "16-byte aligned", "persistent",
     ),
     "bias not asked for its offsets": Fault(
-        "offset_type(*plain)", "offset_type(*plain[:2], *plain[3:])",
+        "index_dtype(*plain)", "index_dtype(*plain[:2], *plain[3:])",
         "beyond 2^31 along axis 0 of bias",
     ),
     "offsets of the longest axis": Fault(

@@ -196,7 +196,7 @@ def test_far_calls_are_also_of_tensors_that_descriptors_describe() -> None:
     for far in far_places(layer(), BLOCK, {"inputs"}):
         seen.add((far.name, far.axes))
         call = far_call(layer(), far, torch.device("cpu"))
-        assert all(_table.describable(call.tensors[name]) for name in ("x", "w"))
+        assert all(_table.tma_compatible(call.tensors[name]) for name in ("x", "w"))
     results = {("y", (0,)), ("y", (1,)), ("y", (0, 1))}
     assert seen == results | {(name, (0,)) for name in ("x", "w", "bias", "scale")}
 

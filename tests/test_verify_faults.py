@@ -138,8 +138,8 @@ FAULTS: dict[str, Fault] = {
     "second result is the first": Fault("pair", "pre_offs, pre,", "pre_offs, out,"),
     "int32 offsets": Fault(
         "layer",
-        "offset_type(*plain)",
-        "offset_type()",
+        "index_dtype(*plain)",
+        "index_dtype()",
         says="beyond 2^31",
     ),
     "int32 steps along K": Fault(

@@ -89,6 +89,8 @@ def jobs(
             own = [one for one in able if one[0].name == kernels[number % len(kernels)]]
             plan, row = drawn.choice(own)
             m = drawn.choice(ROWS.get(schedule, ROWS["tiled"]))
+            if plan.a.transposed:  # whose rows are to be 16 bytes, or more of them
+                m = -(-m // 16) * 16
             yield Job(plan, row, Shape(m, drawn.choice(SIZES), drawn.choice(SIZES)))
 
 

@@ -13,7 +13,7 @@ from gemmgen.cost.resources import fits, resident
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.schedule import Pause
-from gemmgen.schedules.parts.tile import FILL, LEAST_BLOCKS, Product, Tile
+from gemmgen.schedules.parts.tile import FILL, MIN_K_BLOCKS_PER_SPLIT, Product, Tile
 from gemmgen.tables.layouts import LAYOUTS
 
 Sizes = tuple[int, int, int]
@@ -77,7 +77,7 @@ def parts_of(sizes: Sizes, tile: Tile, target: Target) -> int:
     m, n, k = sizes
     tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
     times = tile.split_k // FILL
-    most = math.ceil(k / (LEAST_BLOCKS // times * tile.k))
+    most = math.ceil(k / (MIN_K_BLOCKS_PER_SPLIT // times * tile.k))
     return max(1, min(times * target.sms // max(1, tiles), most))
 
 

@@ -33,7 +33,7 @@ _IMPORTS_FROM: dict[tuple[int, str], set[tuple[str, str | None]]] = {
 _SHARED = {
     "checks": {"Checks"},
     "dispatch": {"Launches", "Schedule"},
-    "remember": {"remembered"},
+    "launch_cache": {"launch_cache"},
     "device": {
         "aligned", "bars", "buffers", "finishes", "ring", "span", "span_in",
         "split_range", "sum_splits", "swizzle", "tma_load", "tma_store",
@@ -82,7 +82,7 @@ NAMES_OF_MODULES = frozenset(_BUILTINS | set(_ATTRIBUTES) | _OF_SHARED)
 """What any module may use by its plain name without defining it."""
 
 
-_DECORATORS = ("triton.jit", "triton.autotune", "gluon.jit", "remembered")
+_DECORATORS = ("triton.jit", "triton.autotune", "gluon.jit", "launch_cache")
 
 
 class NotAllowed(Exception):
@@ -202,7 +202,7 @@ def _check_node(node: ast.AST, known: set[str]) -> None:
 
 
 def _check_decorator(node: ast.expr) -> None:
-    """`@triton.jit`, `@gluon.jit`, `@remembered`, or a call of them or `autotune`."""
+    """`@triton.jit`, `@gluon.jit`, `@launch_cache`, or a call of them or `autotune`."""
     function = node.func if isinstance(node, ast.Call) else node
     if ast.unparse(function) not in _DECORATORS:
         raise _refused(node, "is no decorator of a kernel")

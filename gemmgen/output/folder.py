@@ -34,7 +34,7 @@ SHARED = tuple(
         "replay",
         "dispatch",
         "families",
-        "remember",
+        "launch_cache",
     )
 )
 """The files of what all launchers share, each using those before it."""

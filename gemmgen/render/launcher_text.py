@@ -174,7 +174,7 @@ class LauncherText:
         taken = {
             "checks": ["Checks"],
             "dispatch": ["Launches"],
-            "remember": ["remembered"],
+            "launch_cache": ["launch_cache"],
             "support": ["rows"] if self.row_loop else [],
         }
         beside = {name: [f"SCHEDULE as {name.upper()}"] for name in plan.files}

@@ -94,13 +94,19 @@ def buffers(desc, COUNT: gl.constexpr):
 
 
 @gluon.jit
+def memory_of_bars(COUNT: gl.constexpr):
+    """Shared memory for COUNT barriers."""
+    return gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
+
+
+@gluon.jit
 def bars(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
     """COUNT barriers, whose phases end when so many have arrived.
 
     With no arrivals nobody waits for them, and the compiler gives their memory to
     others: what was made ready must not be overwritten (PTX ISA, mbarrier.init).
     """
-    made = gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
+    made = memory_of_bars(COUNT)
     if ARRIVALS > 0:
         for i in gl.static_range(COUNT):
             mbarrier.init(made.index(i), count=ARRIVALS)
@@ -113,8 +119,8 @@ def ring(COUNT: gl.constexpr, READERS: gl.constexpr):
 
     Made ready in pairs, since threads wait for each other between two of one kind.
     """
-    full = bars(COUNT, 0)
-    empty = bars(COUNT, 0)
+    full = memory_of_bars(COUNT)
+    empty = memory_of_bars(COUNT)
     for i in gl.static_range(COUNT):
         mbarrier.init(full.index(i), count=1)
         mbarrier.init(empty.index(i), count=READERS)

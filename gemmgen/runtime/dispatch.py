@@ -15,7 +15,7 @@ import torch
 from .launch import Block, Launch
 from .names import CONSTANTS, stride_name
 from .replay import run
-from .support import alignment, offset_type
+from .support import index_dtype, row_divisibility
 from .table import Tile, select
 
 Grid = Callable[[Any, tuple[int, int, int], torch.device], Any]
@@ -83,9 +83,9 @@ class Arguments:
         strides = [tensor.stride() for tensor in plain]
         values: list[Any] = [strides[at][dim] for at, dim in self.strides]
         if self.indexes:
-            values.append(offset_type(*plain))
+            values.append(index_dtype(*plain))
         if self.aligns:
-            values.append(alignment(given[0], given[1]))
+            values.append(row_divisibility(given[0], given[1]))
         if tile is None:
             grid = grid(tile, sizes, device)
         else:

@@ -17,7 +17,7 @@ from triton.runtime import driver
 
 from .launch import Block, Launch, addresses_of, workspace
 from .packed import Compiled, arguments, compiled, described, kind, likenesses
-from .support import INTERPRETED, architecture, on_device
+from .support import INTERPRETED, compute_capability, on_device
 from .table import RECORD
 
 MOST_ARGUMENTS = 64  # streams and addresses whose arguments a launch keeps
@@ -127,7 +127,7 @@ def trusted(device: torch.device) -> bool:
     marks = (torch.zeros_like(ones), 2.0)
     once = Launch(mark, None, device, (), (1,), marks, ())
     trials: list[tuple] = [(once, twos[0, 0], ())]
-    if architecture(device) >= 90:
+    if compute_capability(device) >= 90:
         blocks = (Block(ones, 8, 16), torch.zeros_like(ones))
         once = Launch(copy_block, None, device, (), (1,), blocks, (8, 16))
         trials.append((once, twos, (twos,)))

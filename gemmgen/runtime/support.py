@@ -23,7 +23,7 @@ def cdiv(size: int, step: int) -> int:
 
 
 @functools.cache
-def processors(device: torch.device) -> int:
+def num_sms(device: torch.device) -> int:
     """Return the number of SMs; the interpreter makes do with two."""
     if device.type != "cuda":
         return 2
@@ -31,7 +31,7 @@ def processors(device: torch.device) -> int:
 
 
 @functools.cache
-def architecture(device: torch.device) -> int:
+def compute_capability(device: torch.device) -> int:
     """Return the compute capability as 10 * major + minor; the interpreter has any."""
     if device.type != "cuda":
         return sys.maxsize
@@ -54,7 +54,7 @@ def on_device(device: torch.device) -> contextlib.AbstractContextManager:
     return torch.cuda.device(device)
 
 
-def offset_type(*tensors: torch.Tensor) -> tl.dtype:
+def index_dtype(*tensors: torch.Tensor) -> tl.dtype:
     """Return the integer type that can count the elements from each tensor's start."""
     for tensor in tensors:
         if tensor.is_contiguous() and tensor.numel() <= 2**31:
@@ -67,7 +67,7 @@ def offset_type(*tensors: torch.Tensor) -> tl.dtype:
     return tl.int32
 
 
-def alignment(*matrices: torch.Tensor) -> int:
+def row_divisibility(*matrices: torch.Tensor) -> int:
     """Return of how many elements all rows, and steps between them, are multiples."""
     lengths = ((matrix.stride(0), matrix.shape[1]) for matrix in matrices)
     return math.gcd(16, *itertools.chain.from_iterable(lengths))

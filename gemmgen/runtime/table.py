@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .support import architecture, cdiv, processors, shared_memory
+from .support import cdiv, compute_capability, num_sms, shared_memory
 
 ANY = math.inf
 FILL = -1  # as many parts of K as there are SMs for; 2 * FILL: twice as many
@@ -17,7 +17,7 @@ FULL = 0.9  # share of all SMs' turns that have a tile, for waves to be called f
 
 ASYNCHRONOUS = range(90, 120)  # sm whose units want one stage more in shared memory
 
-LEAST_BLOCKS = (
+MIN_K_BLOCKS_PER_SPLIT = (
     4  # K blocks of a part with FILL, half as many with 2 * FILL, one with 4 * FILL
 )
 
@@ -51,7 +51,7 @@ class Tile(NamedTuple):
 
     def fills(self, M: int, N: int, device: torch.device) -> bool:
         """Return whether so many of the SMs have a tile, the last wave included."""
-        tiles, sms = self.tiles(M, N), processors(device)
+        tiles, sms = self.tiles(M, N), num_sms(device)
         return tiles >= self.waves * sms * cdiv(tiles, sms)
 
     def runs_on(self, sm: int, room: int) -> bool:
@@ -61,13 +61,13 @@ class Tile(NamedTuple):
             needed = needed * (self.stages + 1) // (self.stages - 1)
         return sm >= self.sm and needed <= room
 
-    def parts(self, tiles: int, K: int, device: torch.device) -> int:
+    def splits(self, tiles: int, K: int, device: torch.device) -> int:
         """Return in how many parts K is cut."""
         if self.split_k > 0:
             return self.split_k
         times = self.split_k // FILL
-        most = cdiv(K, LEAST_BLOCKS // times * self.k)
-        return max(1, min(times * processors(device) // max(1, tiles), most))
+        most = cdiv(K, MIN_K_BLOCKS_PER_SPLIT // times * self.k)
+        return max(1, min(times * num_sms(device) // max(1, tiles), most))
 
     @property
     def warpgroups(self) -> int:
@@ -100,13 +100,13 @@ def one_a_tile(
     return (tile.tiles(M, N),)
 
 
-def one_a_part(
+def one_a_split(
     tile: Tile, sizes: tuple[int, int, int], device: torch.device
 ) -> tuple[int, ...]:
     """Return a grid with a program for each part of K of every tile."""
     M, N, K = sizes
     tiles = tile.tiles(M, N)
-    return tiles, tile.parts(tiles, K, device)
+    return tiles, tile.splits(tiles, K, device)
 
 
 def one_an_sm(
@@ -114,7 +114,7 @@ def one_an_sm(
 ) -> tuple[int, ...]:
     """Return a grid with a program for each SM that has a tile."""
     M, N, _ = sizes
-    return (min(tile.tiles(M, N), processors(device)),)
+    return (min(tile.tiles(M, N), num_sms(device)),)
 
 
 def one_a_row(
@@ -162,7 +162,7 @@ def select(
         RECORD.tiles = able
     found = first(able(), M, N, device)
     if found is None:
-        sm = architecture(device)
+        sm = compute_capability(device)
         raise RuntimeError(f"no tile for sm_{sm}: add it to the spec's targets")
     return found
 
@@ -176,12 +176,12 @@ def serving(
 ) -> Iterator[Tile]:
     """Return the tiles that serve the device, N, K and the tensors."""
     able: dict[str, bool] = {}
-    for tile in running(tiles, architecture(device), shared_memory(device)):
+    for tile in running(tiles, compute_capability(device), shared_memory(device)):
         if N > tile.N or K > tile.K:
             continue
         name = tile.schedule
         if name not in able:
-            able[name] = all(map(describable, described(name)))
+            able[name] = all(map(tma_compatible, described(name)))
         if able[name]:
             yield tile
 
@@ -212,7 +212,7 @@ def running(tiles: Sequence[Tile], sm: int, room: int) -> list[Tile]:
     return RUNNING[key][1]
 
 
-def describable(matrix: torch.Tensor) -> bool:
+def tma_compatible(matrix: torch.Tensor) -> bool:
     """Return whether a tensor descriptor can describe a matrix.
 
     Rows are contiguous, start at multiples of 16 bytes and end at one, since a store

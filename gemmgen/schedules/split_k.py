@@ -8,7 +8,7 @@ from gemmgen.schedules.parts.memory import (
     ring_memory,
     unit_of,
 )
-from gemmgen.schedules.parts.schedule import ONE_A_PART, Kernel, Schedule, Size
+from gemmgen.schedules.parts.schedule import ONE_A_SPLIT, Kernel, Schedule, Size
 from gemmgen.schedules.parts.search import MOST_STAGES, PARTED, in_parts, k_blocks
 from gemmgen.schedules.parts.tile import FALLBACK, FILL, Product, Tile
 
@@ -71,7 +71,7 @@ def spills(tile: Tile, product: Product) -> bool:
 
 
 SCHEDULE = Schedule(
-    "split_k", "K cut into parts, reduced in order", 40, ONE_A_PART,
+    "split_k", "K cut into parts, reduced in order", 40, ONE_A_SPLIT,
     why_not, sizes, search, shared_memory,
     splits=True, kernel_of=FALLBACK, spills=spills,
 )  # fmt: skip

@@ -91,7 +91,7 @@ class Trial:
             name
             for name in SCHEDULES
             if all(
-                self._table.describable(matrix)
+                self._table.tma_compatible(matrix)
                 for role in described(name, plan.product.kind)
                 for matrix in by_role[role]
             )

@@ -93,7 +93,7 @@ def test_new_sizes_compile_few_kernels(generated) -> None:
         a, b = half(m, k), half(n, k)
         c = generated.gemm_nt_fp16(a, b)
         tile = module.LAUNCHES.launch(a, b, c).tile
-        single = tile.parts(tile.tiles(m, n), k, a.device) == 1
+        single = tile.splits(tile.tiles(m, n), k, a.device) == 1
         aligned = min(8, k & -k)
         expected.add((tile, size_class(n), size_class(k), aligned, single))
     assert 1 < compiled(module) <= len(expected) < 100

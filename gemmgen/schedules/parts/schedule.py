@@ -8,8 +8,8 @@ from gemmgen.schedules.parts.memory import registers_by_pointers, threads_of
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 
 TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
-ONE_A_TILE, ONE_A_PART, ONE_AN_SM, ONE_A_ROW = (
-    "one_a_tile", "one_a_part", "one_an_sm", "one_a_row",
+ONE_A_TILE, ONE_A_SPLIT, ONE_AN_SM, ONE_A_ROW = (
+    "one_a_tile", "one_a_split", "one_an_sm", "one_a_row",
 )  # fmt: skip
 """The functions of `_runtime/table.py` that tell how many programs a launch has."""
 

@@ -17,7 +17,7 @@ GROUP_M = 8
 LINE_BYTES = 128
 """A cache line: what a K block takes of each row, or a multiple of it."""
 
-LEAST_BLOCKS = 4
+MIN_K_BLOCKS_PER_SPLIT = 4
 """K blocks of a part with FILL, one with 4 * FILL, as launchers have it."""
 
 

@@ -44,8 +44,7 @@ def _rounded_early(plan: Plan) -> Edit:
     def edit(node: ast.AST) -> ast.AST | None:
         if not isinstance(node, ast.Assign) or narrow == wide or len(outs) > 1:
             return None
-        names = [part.id for part in ast.walk(node.value) if isinstance(part, ast.Name)]
-        if "acc" not in names or call_of(node.value, "tl.dot", "sum_splits"):
+        if not _reads(node.value, "acc") or call_of(node.value, "tl.dot", "sum_splits"):
             return None
         if plain and ast.unparse(node.value) in ("acc.T", "acc.permute((1, 0))"):
             return None
@@ -55,6 +54,15 @@ def _rounded_early(plan: Plan) -> Edit:
         return ast.fix_missing_locations(new)
 
     return edit
+
+
+def _reads(node: ast.AST, name: str) -> bool:
+    """Whether the values of a block are read, not only what it is like."""
+    if isinstance(node, ast.Attribute) and node.attr in ("dtype", "numel", "shape"):
+        return False
+    if isinstance(node, ast.Name):
+        return node.id == name
+    return any(_reads(part, name) for part in ast.iter_child_nodes(node))
 
 
 class _Renamed(ast.NodeTransformer):

@@ -149,7 +149,7 @@ def _narrow_offsets(node: ast.AST) -> ast.AST | None:
 
 
 def _assumed_alignment(node: ast.AST) -> ast.AST | None:
-    return ast.Constant(16) if call_of(node, "alignment") else None
+    return ast.Constant(16) if call_of(node, "row_divisibility") else None
 
 
 def _no_program_id(node: ast.AST) -> ast.AST | None:

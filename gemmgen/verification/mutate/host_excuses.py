@@ -222,7 +222,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
             "tensors that touch are looked at once more",
         ),
     ),
-    "_runtime/remember.py": (
+    "_runtime/launch_cache.py": (
         _Same("always taken", "if out is None:", _NOT_ALIKE),
         _Same(
             "never taken",

@@ -206,8 +206,8 @@ def _chosen(plan: Plan, module: ModuleType, call: _Call) -> Any:
 def _device(module: ModuleType, call: _Call) -> Iterator[None]:
     """What the module's folder finds out about a GPU, replaced."""
     known = {
-        "architecture": call.gpu.architecture,
-        "processors": call.sms,
+        "compute_capability": call.gpu.architecture,
+        "num_sms": call.sms,
         "shared_memory": call.gpu.shared_per_block,
     }
     package = module.__name__.rpartition(".")[0]

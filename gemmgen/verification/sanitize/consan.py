@@ -60,7 +60,7 @@ def few_programs(module: "ModuleType") -> Iterator[None]:
     from gemmgen.verification.example import subject
 
     table = vars(subject.runtime(module, "table"))
-    with patch.dict(table, processors=lambda device: _PROGRAMS):
+    with patch.dict(table, num_sms=lambda device: _PROGRAMS):
         yield
 
 

@@ -27,14 +27,14 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)  # types whose memory is what it seem
 Launcher = TypeVar("Launcher", bound=Callable[..., Any])
 
 
-def remembered(*by_row: str) -> Callable[[Launcher], Launcher]:
+def launch_cache(*by_row: str) -> Callable[[Launcher], Launcher]:
     """Return what makes a launcher remember what it decided for a signature.
 
     The arguments `by_row`, the first of them a matrix, have a row, or a number, for
     each row of the results: calls that differ in rows alone are decided together.
     """
 
-    def remember(launcher: Launcher) -> Launcher:
+    def cached(launcher: Launcher) -> Launcher:
         if INTERPRETED:
             return launcher
         *names, _ = inspect.signature(launcher).parameters
@@ -43,7 +43,7 @@ def remembered(*by_row: str) -> Callable[[Launcher], Launcher]:
         made.by_row = by_row
         return made
 
-    return remember
+    return cached
 
 
 def calling(
