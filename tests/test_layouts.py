@@ -24,10 +24,7 @@ def test_stored_transposed() -> None:
     assert w.strides == ("stride_wk", "stride_wn")
     assert w.contiguous_axis == "k"
     assert w.product_text == "w.T"
-    assert (
-        w.pointers
-        == "w_ptr + offs_k[:, None] * stride_wk + offs_n[None, :] * stride_wn"
-    )
+    assert w.offsets == "offs_k[:, None] * stride_wk + offs_n[None, :] * stride_wn"
 
 
 @pytest.mark.parametrize("name", ["c", "residual"])

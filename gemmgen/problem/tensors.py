@@ -61,12 +61,16 @@ class Operand:
         return self.name + AXES[self.axes].broadcast
 
     @property
-    def load(self) -> str:
-        """The statement that loads a tile's part of it, cast to the arithmetic."""
+    def loads(self) -> list[str]:
+        """The statements that load a tile's part of it, cast to the arithmetic."""
         row = AXES[self.axes]
         offsets = row.offsets.format(**dict(zip(self.axes, self.strides, strict=True)))
-        pointers = f"{self.name}_ptr + {offsets}"
-        return f"{self.name} = tl.load({pointers}, mask={row.mask}){self.cast}"
+        value = f"{self.name} = tl.load({self.name}_ptr + {{}}, mask={row.mask})"
+        value += self.cast
+        if not self.is_matrix:
+            return [value.format(offsets)]
+        name = f"{self.name}_offs"
+        return [f"{name} = {offsets}", value.format(name)]
 
     @property
     def cast(self) -> str:

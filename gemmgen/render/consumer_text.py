@@ -187,7 +187,8 @@ class ConsumerText(KernelText):
                 f"offs_{axis}, mask_{axis} = span_in(first_{axis}, "
                 f"{self.sides[axis]}, {axis.upper()}, {along})"
             )
-        lines += [one.load for one in self.plan.tensors if not one.is_matrix]
+        vectors = [tensor for tensor in self.plan.tensors if not tensor.is_matrix]
+        lines += [line for tensor in vectors for line in tensor.loads]
         if self.matrices:
             lines.append("mbarrier.wait(operand_full.index(CONSUMER), wave & 1)")
             lines += [

@@ -195,7 +195,7 @@ class KernelText:
     @property
     def loads_of_operands(self) -> list[str]:
         """The loads of the epilogue's operands."""
-        return [one.load for one in self.plan.tensors]
+        return [line for tensor in self.plan.tensors for line in tensor.loads]
 
     @property
     def epilogue(self) -> list[str]:

@@ -99,11 +99,6 @@ class Matrix:
         )
 
     @property
-    def pointers(self) -> str:
-        """Pointers to a tile at `offs_<axis>`, as kernel text."""
-        return f"{self.name}_ptr + {self.offsets}"
-
-    @property
     def mask(self) -> str:
         """Which elements of a tile exist, as kernel text over `mask_<axis>`."""
         rows, columns = self.axes

@@ -149,7 +149,7 @@ def _first_tile(name: str) -> Edit:
     """A matrix operand whose rows are all the first one."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        if not isinstance(node, ast.Assign) or f"{name}_ptr + offs_m" not in (
+        if not isinstance(node, ast.Assign) or f"{name}_offs = offs_m" not in (
             text := ast.unparse(node)
         ):
             return None
