@@ -227,7 +227,7 @@ def test_the_first_kernel_is_built_and_called(tmp_path: Path) -> None:
 def test_the_first_kernel_is_verified(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     out = _first_steps(tmp_path, checked("README.md", "first steps").text)
-    (line,) = re.findall("`(1 kernels, .+)`", read("README.md"))
+    (line,) = re.findall("`(1 kernel, .+)`", read("README.md"))
     assert f"\n{line}, " in out
 
 

@@ -1,7 +1,7 @@
 """The commented spec that `gemmgen init` writes."""
 
 STARTER = """\
-# A gemmgen spec: `gemmgen build spec.yaml` writes a Triton module per kernel.
+# A gemmgen spec: `gemmgen build spec.yaml` writes a folder of Triton kernels per entry.
 gemmgen: 1
 targets: [sm_80, sm_90, sm_100]   # architectures that every kernel must compile for
 

@@ -128,9 +128,9 @@ class Occupancy:
 
 @dataclass(frozen=True)
 class Waves:
-    """Programs over SMs: every SM takes `turns`, `together` at a time.
+    """Programs over SMs: in `turns` waves, `together` on an SM at a time.
 
-    In the last turn `last` SMs work; `busy` is the share of all turns that is used,
+    In the last wave `last` SMs work; `busy` is the share of all waves that is used,
     `inside` that of the tiles' area which is inside the result.
     """
 

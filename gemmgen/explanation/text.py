@@ -202,11 +202,11 @@ def _waves(told: Argument) -> Iterator[str]:
     parts = f" x {waves.parts} parts of K" if waves.parts > 1 else ""
     yield (
         f"{waves.tiles:,} tiles{parts} on {waves.sms} SMs: {waves.turns} "
-        f"turn{'s' * (waves.turns > 1)}, {waves.together} at a time on each"
+        f"wave{'s' * (waves.turns > 1)}, {waves.together} at a time on each"
     )
     yield (
-        f"in the last turn {waves.last} SMs work, {waves.idle:.1%} are idle; over all "
-        f"turns {waves.busy:.1%} are busy"
+        f"in the last wave {waves.last} SMs work, {waves.idle:.1%} are idle; over all "
+        f"waves {waves.busy:.1%} are busy"
     )
     if waves.inside < 1:
         yield f"{waves.inside:.1%} of the tiles' area is inside the result"

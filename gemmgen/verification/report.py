@@ -101,7 +101,8 @@ class Verification:
         if shared:
             verdict += f", and {', '.join(sorted(shared))}"
         verdict = verdict if failed else "all passed"
-        return f"{kernels} kernels, {verdict}, {self.seconds:.0f} s ({facts})"
+        counted = f"{kernels} kernel{'s' * (kernels != 1)}"
+        return f"{counted}, {verdict}, {self.seconds:.0f} s ({facts})"
 
     def as_junit(self) -> str:
         """The run as JUnit XML, a test case a check."""
