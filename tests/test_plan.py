@@ -57,9 +57,11 @@ def test_an_operand_s_shape_is_a_row_of_a_table(
     monkeypatch.setitem(AXES, ("n", "m"), Axes(("n", "m"), offsets, mask))
     (plan,) = planned(GEMM + "epilogue: acc + s[m] + r[n, m]")
     row, turned = plan.tensors
-    assert row.load.startswith("s = tl.load(s_ptr + offs_m * stride_sm, mask=mask_m)")
-    where = "r_ptr + offs_m[:, None] * stride_rm + offs_n[None, :] * stride_rn"
-    assert turned.load.startswith(f"r = tl.load({where}, mask={mask})")
+    (loads,) = row.loads
+    assert loads.startswith("s = tl.load(s_ptr + offs_m * stride_sm, mask=mask_m)")
+    where, loads = turned.loads
+    assert where == "r_offs = " + offsets.format(m="stride_rm", n="stride_rn")
+    assert loads.startswith(f"r = tl.load(r_ptr + r_offs, mask={mask})")
     assert (turned.shape, turned.strides) == ("[N, M]", ("stride_rn", "stride_rm"))
     assert row.by_rows and not (turned.by_rows or turned.is_matrix)
     assert rows_first(plan.a, [row]) and not rows_first(plan.a, [row, turned])

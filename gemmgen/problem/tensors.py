@@ -67,7 +67,7 @@ class Operand:
         offsets = row.offsets.format(**dict(zip(self.axes, self.strides, strict=True)))
         value = f"{self.name} = tl.load({self.name}_ptr + {{}}, mask={row.mask})"
         value += self.cast
-        if not self.is_matrix:
+        if len(self.axes) == 1:
             return [value.format(offsets)]
         name = f"{self.name}_offs"
         return [f"{name} = {offsets}", value.format(name)]
