@@ -8,19 +8,13 @@ import pytest
 from gemmgen.base.errors import SpecErrors
 from gemmgen.gate.allowlist import NotAllowed, check_module
 from gemmgen.render import render
+from gemmgen.render.parts import public
 from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse
 from tests import folders
 
 MODULES = sorted(folders.GENERATED.glob("[a-z]*/*.py"))
 PLAIN = {stem: folders.text_of("gemm_nn_fp16", stem) for stem in ("__init__", "tiled")}
-
-
-def public(kernel: str, stem: str) -> str:
-    """What others take from a file."""
-    return {"__init__": kernel, "tiles": "TILES", "epilogue": "epilogue"}.get(
-        stem, "SCHEDULE"
-    )
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: f"{p.parent.name}/{p.stem}")

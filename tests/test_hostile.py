@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from gemmgen.base.errors import SpecErrors
 from gemmgen.gate.allowlist import check_module
 from gemmgen.render import render
-from gemmgen.render.parts import TILES, file_of, stems
+from gemmgen.render.parts import file_of, public, stems
 from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse
 from tests.slow import all_but
@@ -459,7 +459,6 @@ def test_a_spec_of_pieces_is_an_error_or_harmless(keys: dict[str, str]) -> None:
     for one in made[:1]:
         texts = render.files(one, "spec.yaml")
         assert list(texts) == [file_of(one, stem) for stem in stems(one)]
-        public = {file_of(one): one.name, file_of(one, TILES): "TILES"}
-        for name, text in texts.items():
-            check_module(ast.parse(text), name, public.get(name, "SCHEDULE"))
+        for stem, (name, text) in zip(stems(one), texts.items(), strict=True):
+            check_module(ast.parse(text), name, public(one.name, stem))
     assert time.process_time() - started < SECONDS

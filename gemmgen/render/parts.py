@@ -35,6 +35,12 @@ def file_of(plan: "Plan", stem: str = LAUNCHER) -> str:
     return f"{plan.name}/{stem}.py"
 
 
+def public(kernel: str, stem: str) -> str:
+    """What others take from one of a kernel's files."""
+    named = {LAUNCHER: kernel, TILES: TILES.upper(), EPILOGUE: EPILOGUE}
+    return named.get(stem, "SCHEDULE")
+
+
 def header_name(name: str) -> str:
     """What the header of a file of this name calls it.
 

@@ -23,7 +23,7 @@ from gemmgen.render.launcher_text import LauncherText
 from gemmgen.render.meanings import NameTaken, clashes, disguised
 from gemmgen.render.names import WIDTH
 from gemmgen.render.origin import fingerprint
-from gemmgen.render.parts import EPILOGUE, LAUNCHER, TILES, file_of, stems
+from gemmgen.render.parts import EPILOGUE, LAUNCHER, TILES, file_of, public, stems
 from gemmgen.render.schedule_text import ScheduleText
 from gemmgen.render.table_text import TableText
 from gemmgen.select.plan import Plan
@@ -49,9 +49,7 @@ def files(plan: Plan, source: str) -> dict[str, str]:
 def _finished(plan: Plan, stem: str, raw: str) -> str:
     made = _black(raw)
     name = file_of(plan, stem)
-    named = {LAUNCHER: plan.name, TILES: "TILES", EPILOGUE: EPILOGUE}
-    public = named.get(stem, "SCHEDULE")
-    check_module(ast.parse(made), name, public)
+    check_module(ast.parse(made), name, public(plan.name, stem))
     compile(made, name, "exec", dont_inherit=True)
     return header.seal(made)
 
