@@ -21,9 +21,11 @@ import triton.language as tl  # noqa: E402
 from gemmgen.output.folder import SHARED  # noqa: E402
 from generated._runtime import (  # noqa: E402
     checks,
+    families,
     launch,
     launch_cache,
     packed,
+    repeats,
     replay,
     support,
 )  # fmt: skip
@@ -41,19 +43,36 @@ BY_ADDRESS: dict[int, torch.Tensor] = {}
 
 def play(a: Any, b: Any, c: Any) -> None:
     """A launch that computes a + b on the CPU; what repeats it does so too."""
-
-    def repeat(addresses: list[Any]) -> None:
-        left, right, sum_ = (BY_ADDRESS[address] for address in addresses)
-        sum_.copy_(left + right)
-        LOG.append("repeated")
-
     c.copy_(a + b)
     LOG.append("launched")
     if table_.RECORD.launches is not None:
-        one = launch.Launch(None, None, NUMBERED, (), (1,), (a, b, c), ())
-        table_.RECORD.launches.append((one, repeat))
+        sizes = *a.shape, 1
+        one = launch.Launch(KERNEL, tile(), NUMBERED, sizes, once, (a, b, c), ())
+        table_.RECORD.launches.append((one, packed.Compiled(add, (), True, ())))
+        table_.RECORD.tiles = lambda: [tile()]
 
 
+def add(x: int, y: int, z: int, stream: int, passed: tuple[Any, ...]) -> None:
+    """What stands for the launcher in C of the compiled kernel."""
+    left, right, sum_ = (BY_ADDRESS[address] for address in passed[:3])
+    assert passed[3:] == (*left.shape, 1)
+    sum_.copy_(left + right)
+    LOG.append("repeated")
+
+
+def once(tile: Any, sizes: Any, device: Any) -> tuple[int, ...]:
+    """A grid of one program."""
+    return (1,)
+
+
+def tile(schedule: str = "tiled", sm: int = 80, *limits: float, **more: float) -> Any:
+    M, N, K = limits or (ANY, ANY, ANY)
+    sizes = {"m": 16, "n": 16, "k": 16, "group_m": 8, "split_k": 1, "stages": 2}
+    return table_.Tile(schedule, sm, M, N, K, **(sizes | {"warps": 4} | more))
+
+
+SIZE = SimpleNamespace(is_constexpr=False, do_not_specialize=False)
+KERNEL = SimpleNamespace(params=[SIZE] * 3)
 NUMBERED = SimpleNamespace(index=0)
 """A device that is called 0."""
 
@@ -85,8 +104,9 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(checks, "INTERPRETED", True)
     monkeypatch.setattr(launch, "INTERPRETED", False)
     monkeypatch.setattr(launch_cache, "INTERPRETED", False)
-    monkeypatch.setattr(launch_cache, "empty", new_on_cpu)
-    monkeypatch.setattr(launch_cache, "replaying", lambda launch, repeat: repeat)
+    monkeypatch.setattr(families, "empty", new_on_cpu)
+    stream = SimpleNamespace(get_current_stream=lambda index: 0)
+    monkeypatch.setattr(replay, "driver", SimpleNamespace(active=stream))
     monkeypatch.setattr(launch_cache, "current_device", lambda: 0)
     LOG.clear()
     BY_ADDRESS.clear()
@@ -312,22 +332,30 @@ def test_a_hook_sees_every_launch(monkeypatch: pytest.MonkeyPatch, hook: str) ->
     assert right(call, a, b) == "repeated"
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("given", [False, True], ids=["made", "given"])
+def test_what_is_remembered_is_bounded(
+    given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(launch_cache, "MOST_CALLS", 3)
-    kept: list[dict[Any, Any]] = []
-    learn = launch_cache.Memory.learn
+    monkeypatch.setattr(launch_cache, "MOST_FAMILIES", 3)
+    memories: list[Any] = []
 
-    def watched(memory: Any, *rest: Any) -> Any:
-        kept.append(memory.calls)
-        return learn(memory, *rest)
+    class Watched(launch_cache.Memory):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            memories.append(self)
 
-    monkeypatch.setattr(launch_cache.Memory, "learn", watched)
+    monkeypatch.setattr(launch_cache, "Memory", Watched)
     call = launch_cache.launch_cache()(adding)
-    for rows in range(3, 20):
-        known(call, ones(rows, 5), ones(rows, 5))
-        assert right(call, ones(rows, 5), ones(rows, 5)) == "repeated"
-        assert 1 <= len(kept[-1]) <= 3
-    assert right(call, ones(3, 5), ones(3, 5)) == "launched"
+    for rows in (*range(3, 20), 3):
+        a, b = ones(rows, 5), ones(rows, 5)
+        LOG.clear()
+        for _ in range(3):
+            assert torch.equal(call(a, b, out=ones(rows, 5) if given else None), a + b)
+        assert LOG == ["launched", "launched", "repeated"]
+        (memory,) = memories
+        assert 1 <= len(memory.calls if given else memory.families) <= 3
+        assert len(memory.once) <= 3
 
 
 def test_two_launchers_do_not_share_what_they_know() -> None:
@@ -341,7 +369,7 @@ def test_two_launchers_do_not_share_what_they_know() -> None:
 
 def test_threads_get_their_own_results(monkeypatch: pytest.MonkeyPatch) -> None:
     """Eight threads call one launcher at sizes of their own, in step and often."""
-    monkeypatch.setattr(launch_cache, "MOST_CALLS", 5)
+    monkeypatch.setattr(launch_cache, "MOST_FAMILIES", 5)
     call, start = launch_cache.launch_cache()(adding), threading.Barrier(8)
 
     def work(number: int) -> int:
@@ -380,17 +408,17 @@ def test_arguments_are_made_once_an_address_and_bounded(
 ) -> None:
     made = []
 
-    def encoded(address: int, like: Any) -> list[Any]:
-        assert (like.shape, like.strides) == ((64, 64), (64, 1))
+    def encoded(address: int, fixed: Any, shape: Any, strides: Any) -> list[Any]:
+        assert (fixed, shape, strides) == ((2, 1), (64, 64), (64, 1))
         made.append(address)
         return [f"map {address}", 64, 1]
 
     monkeypatch.setattr(packed, "encoded", encoded)
     monkeypatch.setattr(replay, "MOST_ARGUMENTS", 3)
-    tensors = (launch.Block(torch.zeros(64, 64), 16, 16), torch.zeros(1))
-    found = packed.Compiled(print, ("function",), nested, ({"elem_type": 7},))
+    likes = (packed.Likeness((2, 1), (64, 64), (64, 1)), None)
+    found = packed.Compiled(print, ("function",), nested, ())
     arguments = replay.Arguments(
-        launch.Launch(None, None, CPU, (), (2,), tensors, (5,)), found
+        launch.Launch(None, None, CPU, (), (2,), (), (5,)), found, likes
     )
     for address in range(1, 10):
         found = arguments[1, address, 7]
@@ -414,22 +442,60 @@ def test_signatures_tell_zero_from_minus_zero_and_no_other_numbers() -> None:
     assert signatures[0] != signatures[3] == signatures[4]
 
 
-@pytest.mark.parametrize("count", [1, 2])
-def test_new_results_are_like_the_first_ones(
-    count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def empty(shape: Any, strides: Any, dtype: Any) -> torch.Tensor:
-        return torch.empty_strided(shape, strides, dtype=dtype)
+@pytest.mark.parametrize("shape", [(5,), (4, 5), (1, 5), (2, 3, 5), (4, 0), (0, 3, 5)])
+def test_new_results_lie_as_torch_s_do(shape: tuple[int, ...]) -> None:
+    assert support.steps(shape) == torch.empty(shape).stride()
 
-    monkeypatch.setattr(launch_cache, "empty", empty)
-    like = [torch.empty(4, 2 + one).T for one in range(count)]
-    addresses: list[Any] = [17]
-    made = launch_cache.new_results(like)(addresses)
-    tensors = made if count > 1 else (made,)
-    assert isinstance(made, tuple if count > 1 else torch.Tensor)
-    assert [one.shape for one in tensors] == [one.shape for one in like]
-    assert [one.stride() for one in tensors] == [one.stride() for one in like]
-    assert addresses == [17, *(one.data_ptr() for one in tensors)]
+
+def by_row(a: torch.Tensor, b: torch.Tensor) -> tuple[Any, Any]:
+    """What is left of a call without rows, and its leading sizes."""
+    return repeats.but_for_rows(launch_cache.looked_at([a, b])[0], [a, b], [0])
+
+
+def test_calls_that_differ_in_rows_alone_have_the_same_left() -> None:
+    weights = torch.zeros(3, 5)
+    left, leading = by_row(torch.zeros(4, 5), weights)
+    assert leading == 4
+    assert by_row(torch.zeros(1, 5), weights) == (left, 1)
+    assert by_row(torch.zeros(9, 5), weights) == (left, 9)
+    several, leading = by_row(torch.zeros(2, 3, 5), weights)
+    assert leading == (2, 3)
+    assert by_row(torch.zeros(4, 1, 5), weights) == (several, (4, 1))
+    for other in (
+        torch.zeros(4, 6)[:, :5],
+        torch.zeros(4, 5).half(),
+        torch.zeros(4, 1, 5)[:, 0].expand(4, 5).T.contiguous().T,
+    ):
+        assert by_row(other, weights)[0] != left
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        torch.zeros(0, 5),
+        torch.zeros(8, 5)[::8],
+        torch.zeros(1, 1, 5),
+        torch.zeros(2, 4, 5)[:, :3],
+        torch.zeros(5),
+    ],
+    ids=["no row", "the step of one row", "one row", "a gap", "a vector"],
+)
+def test_calls_without_others_of_more_rows_have_no_leading_sizes(one: Any) -> None:
+    left, leading = by_row(one, torch.zeros(3, 5))
+    assert leading is None
+    assert left == launch_cache.looked_at([one, torch.zeros(3, 5)])[0]
+
+
+def test_rows_that_come_again_are_repeated_and_others_related() -> None:
+    call = launch_cache.launch_cache("a", "b")(adding)
+    for rows in (4, 1, 16):  # Triton compiles one for each
+        assert right(call, ones(rows, 5), ones(rows, 5)) == "launched"
+    for rows in (4, 4, 4, 7, 7, 7, 1, 300, 32, 4):
+        assert right(call, ones(rows, 5), ones(rows, 5)) == "repeated"
+    assert right(call, ones(4, 6), ones(4, 6)) == "launched"
+    with pytest.raises(ValueError, match="adding: b must be"):
+        call(ones(4, 5), ones(5, 5))
+    assert call(ones(0, 5), ones(0, 5)).shape == (0, 5)
 
 
 def workspaces(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
@@ -481,12 +547,6 @@ def test_one_part_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # -- select --------------------------------------------------------------------------
-
-
-def tile(schedule: str = "tiled", sm: int = 80, *limits: float, **more: float) -> Any:
-    M, N, K = limits or (ANY, ANY, ANY)
-    sizes = {"m": 16, "n": 16, "k": 16, "group_m": 8, "split_k": 1, "stages": 2}
-    return table_.Tile(schedule, sm, M, N, K, **(sizes | {"warps": 4} | more))
 
 
 TABLE = (

@@ -99,19 +99,26 @@ HOLES = {
         "launch_cache.py", "never taken", "if launch.addresses != addresses_of("
     ),
     "gaps between leading axes": Hole(
-        "families.py", CONDITION, "not tensor.is_contiguous()"
+        "repeats.py", CONDITION, "not tensor.is_contiguous()"
     ),
     "leading axes of another operand": Hole(
-        "families.py", "never taken", "if shape[:count] != leading:"
+        "repeats.py", CONDITION, "shape[:count] != leading or not count"
     ),
+    "rows of another operand, at once": Hole(
+        "families.py", "never taken", "if inputs[place].shape[0] != M"
+    ),
+    "alignment forgotten": Hole("families.py", CONDITION, "bits % ALIGNED"),
     "rows too far": Hole("families.py", CONDITION, "self.most < M"),
     "rows of another device": Hole(
-        "launch_cache.py", CONDITION, "family.device.index == current_device()"
+        "launch_cache.py", CONDITION, "family.device == current_device()"
     ),
     "hooks forgotten": Hole("launch_cache.py", CONDITION, "hooked()"),
     "hooks forgotten at first": Hole("replay.py", CONDITION, "hooked()"),
     "signatures not bounded": Hole(
         "launch_cache.py", "limit dropped", "MOST_CALLS = 1024"
+    ),
+    "families not bounded": Hole(
+        "launch_cache.py", "limit dropped", "MOST_FAMILIES = 1024"
     ),
     "addresses not bounded": Hole("replay.py", "limit dropped", "MOST_ARGUMENTS = 64"),
     "memory for profiling ignored": Hole(
@@ -120,7 +127,6 @@ HOLES = {
     "not tried first": Hole("replay.py", CONDITION, "not trusted(launch.device)"),
     "kernels of a folder confused": Hole("packed.py", KEY, "launch.kernel.fn, "),
     "warps and stages forgotten": Hole("packed.py", KEY, ", *launch.options.values()"),
-    "tensors kept alive": Hole("replay.py", "argument by name dropped", ", tensors=()"),
     "nothing remembered": Hole(
         "replay.py",
         "statement dropped",
@@ -138,6 +144,25 @@ HOLES = {
     ),
 }
 """By what a launcher gets wrong, for calls that it remembers."""
+PLANTED = {
+    "tensors kept alive": ("replay.py", "launch.of_rows(0), found", "launch, found"),
+    "gaps between leading axes, at once": (
+        "families.py",
+        " != leading or not tensor.is_contiguous():",
+        " != leading:",
+    ),
+    "leading axes of another operand, at once": (
+        "families.py",
+        "tensor.shape[:count] != leading or not tensor",
+        "not tensor",
+    ),
+    "gradients forgotten": (
+        "families.py",
+        "bits % ALIGNED or (family.learning and torch.is_grad_enabled())",
+        "bits % ALIGNED",
+    ),
+}
+"""The same of kinds that the self-test does not make: a file, a text, another."""
 
 
 def mutant(hole: Hole) -> str:
@@ -162,11 +187,17 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     for name, hole in HOLES.items():
         subjects[name] = written(root / name.replace(" ", "_"), hole.kernel)
         alone.write(subjects[name].folder, {f"{RUNTIME}/{hole.file}": mutant(hole)})
+    for name, (file, text, other) in PLANTED.items():
+        subjects[name] = written(root / name.replace(" ", "_"), Hole.kernel)
+        source = folders.text_of(RUNTIME, file.removesuffix(".py"))
+        assert source.count(text) == 1
+        changed = source.replace(text, other)
+        alone.write(subjects[name].folder, {f"{RUNTIME}/{file}": changed})
     found = run_launches(list(subjects.values()), "ci", 0)
     return dict(zip(subjects, found, strict=True))
 
 
-@pytest.mark.parametrize("name", HOLES)
+@pytest.mark.parametrize("name", [*HOLES, *PLANTED])
 def test_a_launcher_with_a_hole_fails(name: str, outcomes: dict[str, Outcome]) -> None:
     if name == "tf32 not noted" and ROUNDS:
         pytest.skip("descriptors of this Triton round by themselves")

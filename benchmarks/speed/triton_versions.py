@@ -41,6 +41,8 @@ CALLED = (
     "gemm_nn_fp16",
 )
 ROUNDS, AT_ONCE = 12, 10
+ROW_COUNTS = 5000, 10000
+"""Of which a launcher remembers all, and none until it comes again."""
 
 
 class Peer:
@@ -131,7 +133,7 @@ class Server:
         return [seconds() for seconds in later]
 
     def calls(self, kernel: str) -> dict[str, float]:
-        """Microseconds of CPU of a call, in several ways, and of `F.linear`."""
+        """CPU time of a call, in several ways, over that of `F.linear`, and that."""
         import torch
         import torch.nn.functional as functional
 
@@ -146,35 +148,44 @@ class Server:
         names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
         named = dict(zip(names, given, strict=True))
         x, w = (torch.randn(16, 16, device="cuda", dtype=torch.bfloat16) for _ in "xw")
-        unseen = self._unseen(launcher, plan)
-        for _ in range(4):  # compiles what the row counts need
+        others = itertools.cycle([[given[0].clone(), *given[1:]] for _ in range(1000)])
+        some, unseen = (self._in_turn(launcher, plan, rows) for rows in ROW_COUNTS)
+        for _ in range(max(ROW_COUNTS)):  # compiles what the row counts need
             unseen()
-        timings = cpu_time(
+        apart = (  # what makes the launcher forget the others comes last
             {
-                "F.linear": partial(functional.linear, x, w),
-                "remembered": partial(launcher, *given),
+                "same tensors": partial(launcher, *given),
                 "by keyword": partial(launcher, **named),
-                "not remembered": unseen,
+                "other tensors": lambda: launcher(*next(others)),
+                "5,000 row counts": some,
             },
-            torch.cuda.synchronize,
-            batch=1000,
+            {
+                "not remembered": unseen,
+                "decided anew": partial(launcher.__wrapped__, *given),
+            },
         )
-        return {name: 1e6 * timing.median for name, timing in timings.items()}
+        ratios = {}
+        for calls in apart:
+            beside = {"F.linear": partial(functional.linear, x, w), **calls}
+            timings = cpu_time(beside, torch.cuda.synchronize, batch=1000)
+            base = timings.pop("F.linear").median
+            ratios |= {name: one.median / base for name, one in timings.items()}
+            ratios.setdefault("F.linear", 1e6 * base)
+        return ratios
 
     @staticmethod
-    def _unseen(launcher: Any, plan: Any) -> Any:
-        """A call with another number of rows each time, of more than are remembered."""
+    def _in_turn(launcher: Any, plan: Any, most: int) -> Any:
+        """A call with another number of rows each time, up to so many."""
         from gemmgen.measurement import problem
         from gemmgen.spec.shapes import Shape
 
-        most = 2500
         whole = problem(plan, Shape(most, 16, 16))
         by_rows = {plan.a.name} | {one.name for one in plan.tensors if "m" in one.axes}
         values = {**whole.tensors, **whole.numbers}
         names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
         given = [
             [values[n][:rows] if n in by_rows else values[n] for n in names]
-            for rows in range(1, most)
+            for rows in range(1, most + 1)
         ]
         following: Iterator[list[Any]] = itertools.cycle(given)
         return lambda: launcher(*next(following))
@@ -210,17 +221,19 @@ def report(rows: list[Row], calls: dict[str, Any], facts: dict[str, str]) -> str
         lines.append(f"| {row.kernel} | {row.shape} | {base:.1f} | {ratios} |")
     lines += [
         "",
-        "CPU time of a call at 16x16x16, over that of `F.linear` beside it. Not "
-        "remembered: 2,499 row counts in turn, of which 1,024 signatures are kept.",
+        "CPU time of a call at 16x16x16, over that of `F.linear` beside it: with the "
+        "same tensors by position and by keyword, with 1,000 tensors in turn, with "
+        "5,000 row counts in turn, with row counts that are not remembered (10,000 in "
+        "turn, of which 8,192 are kept), and with all decided anew at each call.",
         "",
-        "| Triton | kernel | `F.linear`, µs | remembered | by keyword | not remembered "
-        "|",
-        "| --- | --- | --- | --- | --- | --- |",
+        "| Triton | kernel | `F.linear`, µs | same tensors | by keyword "
+        "| other tensors | 5,000 row counts | not remembered | decided anew |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for version, by_kernel in calls.items():
         for kernel, each in by_kernel.items():
             base = each.pop("F.linear")
-            ratios = " | ".join(f"{time / base:.2f}" for time in each.values())
+            ratios = " | ".join(f"{ratio:.2f}" for ratio in each.values())
             lines.append(f"| {version} | {kernel} | {base:.1f} | {ratios} |")
     return "\n".join(lines) + "\n"
 

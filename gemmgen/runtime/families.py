@@ -6,62 +6,24 @@ the family, and is launched as the tile was before.
 """
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import torch
 
 from .launch import Block, Launch
-from .packed import Compiled, Likeness, Maps, encoded, kind_of, likenesses
-from .replay import send
+from .packed import Compiled, Maps, kind_of, likenesses
+from .repeats import ALIGNED, Leading, Shape, alike, simple
+from .replay import Ready, Sized
+from .support import empty, steps
 from .table import Tile, first
 
 MOST = 2**31 - 1  # rows and offsets that 32 bits hold
-
-Shape = tuple[int, ...]
-
-
-def but_for_rows(
-    key: Sequence[Any], tensors: Sequence[Any], by_row: Collection[int]
-) -> tuple[tuple | None, Shape]:
-    """Return what is left of a call's `looked_at` without rows, and the leading sizes.
-
-    The arguments at the places `by_row` have one row, or number, for each row of the
-    result; the first is a matrix. None if there is no row or one, whose step is of no
-    account, or if several leading axes do not follow each other without gaps.
-    """
-    left, leading, at = list(key), None, 2
-    for place, tensor in enumerate(tensors):
-        if not isinstance(tensor, torch.Tensor):
-            at += 1
-            continue
-        if place in by_row:
-            shape = key[at]
-            leading = shape[:-1] if leading is None else leading
-            count = len(leading)
-            left[at] = columns = shape[count:]
-            if shape[:count] != leading:
-                return None, ()
-            if count > 1:
-                if not tensor.is_contiguous() or key[at + 1][-1] != 1:
-                    return None, ()
-                left[at + 1] = (*columns, 1)
-        at += 7
-    if leading is None or math.prod(leading) < 2:
-        return None, ()
-    return tuple(left), leading
-
-
-class Known(NamedTuple):
-    """How a tile is launched: all but tensors, by `kind_of_rows` what it compiles to.
-
-    `maps` make the tensor maps of what comes by descriptors, one by one for what has
-    other rows each time.
-    """
-
-    launch: Launch
-    compiled: dict[tuple, Compiled]
-    maps: list[Likeness | Maps | None]
+MOST_ROWS = 8192  # numbers of rows whose tile a family remembers
+MOST_REPEATS = 64  # and those that it repeats at once
+MOST_LATEST = 8  # families that a call is held against in turn
 
 
 def kind_of_rows(launch: Launch) -> tuple:
@@ -72,93 +34,234 @@ def kind_of_rows(launch: Launch) -> tuple:
 
 
 class Family:
-    """What calls have in common that differ in their rows alone."""
+    """What calls have in common that differ in their rows alone; without `by_row`, all.
+
+    Torch can tell them from others by `alike`, if it is known; gradients must be off if
+    an input is `learning`. `leading` finds their leading sizes.
+    """
 
     def __init__(
         self,
         launch: Launch,
+        inputs: Sequence[Any],
         results: Sequence[torch.Tensor],
-        by_row: Collection[int],
+        by_row: Sequence[int],
         tiles: Iterable[Tile],
     ) -> None:
         """Keep what one launch tells of all, and the `tiles` that serve the family."""
-        self.device = launch.device
-        self.N = launch.sizes[1]
+        self.where = launch.device
+        self.device = launch.device.index
+        self.sizes = launch.sizes
         self.columns = [(one.shape[-1], one.dtype) for one in results]
-        inputs = len(launch.tensors) - len(results)
-        places = range(len(launch.tensors))
-        self.by_row = [place >= inputs or place in by_row for place in places]
-        self.most = most_rows(launch, self.by_row)
+        self.only = simple(results[0].shape[:-1])
+        self.by_row = by_row
+        self.axes = results[0].dim() - 1
+        self.leading = leading_of(by_row, self.only)
+        rest = range(len(inputs), len(launch.tensors))
+        self.of_rows = {*by_row, *rest} if by_row else set()
+        self.most = most_rows(launch, self.of_rows)
+        self.alike = alike(inputs, by_row)
+        self.learning = any(getattr(one, "requires_grad", False) for one in inputs)
         self.tiles = list(tiles)
-        self.known: dict[Any, Known] = {}
+        self.ready: dict[Any, dict[tuple, Ready]] = {}
+        self.chosen: dict[int, Sized] = {}
+        self.repeats: dict[Leading | None, Callable[[list], Any]] = {}
+        self.last: Leading | None = None
 
     def keep(self, launch: Launch, found: Compiled) -> None:
         """Remember how a tile is launched, unless for too many rows."""
-        tile = launch.tile
         if launch.sizes[0] > self.most:
             return
-        if tile not in self.known:
-            likes = zip(likenesses(launch, found), self.by_row, strict=True)
-            maps = [Maps(like) if like and not rows else like for like, rows in likes]
-            self.known[tile] = Known(launch.of_rows(0), {}, maps)
-        self.known[tile].compiled[kind_of_rows(launch)] = found
-
-    def repeat(self, leading: Shape, addresses: list[Any]) -> Any:
-        """Return new results of such leading sizes, written by a launch that is known.
-
-        None if none is.
-        """
-        M = math.prod(leading)
-        known = self.known.get(first(self.tiles, M, self.N, self.device))
-        if known is None or self.most < M:
-            return None
-        launch = known.launch.of_rows(M)
-        found = known.compiled.get(kind_of_rows(launch))
-        if found is None:
-            return None
-        made = [
-            empty((*leading, columns), steps(leading, columns), dtype)
-            for columns, dtype in self.columns
+        likes = likenesses(launch, found)
+        maps = [
+            like if like is None or place in self.of_rows else Maps(like)
+            for place, like in enumerate(likes)
         ]
+        ready = Ready(launch, found, maps)
+        self.ready.setdefault(launch.tile, {})[kind_of_rows(launch)] = ready
+
+    def call(self, leading: Leading, addresses: list[Any]) -> Any:
+        """Return new results, written by a launch of inputs at these addresses.
+
+        None if none is known for such rows. Rows that come again at once are repeated.
+        """
+        repeat = self.repeats.get(leading)
+        if repeat is not None:
+            return repeat(addresses)
+        M = leading if isinstance(leading, int) else math.prod(leading)
+        sized = self.chosen.get(M) or self.choose(M)
+        if sized is None:
+            return None
+        if leading == self.last:
+            return self.repeating(leading, sized)(addresses)
+        self.last = leading
+        made = [empty(*one) for one in self.results(leading)]
         addresses += [one.data_ptr() for one in made]
-        tensors: list[Any] = []
-        for like, address in zip(known.maps, addresses, strict=True):
-            if like is None:
-                tensors.append(address)
-            elif isinstance(like, Maps):
-                tensors += like[address]
-            else:
-                tensors += encoded(address, like.of_rows(M))
-        send(launch, found, tensors)
+        sized.launch(addresses)
         return made[0] if len(made) == 1 else tuple(made)
 
+    def choose(self, M: int) -> Sized | None:
+        """Return what launches the tile that serves M rows, if that is known."""
+        kinds = self.ready.get(first(self.tiles, M, self.sizes[1], self.where))
+        if kinds is None or self.most < M:
+            return None
+        known = next(iter(kinds.values()))
+        ready = kinds.get(kind_of_rows(known.alike.of_rows(M)))
+        if ready is None:
+            return None
+        if len(self.chosen) >= MOST_ROWS:
+            self.chosen.clear()
+        self.chosen[M] = ready.sized(M)
+        return self.chosen[M]
 
-def most_rows(launch: Launch, by_row: Sequence[bool]) -> float:
+    def repeating(self, leading: Leading, sized: Sized) -> Callable[[list], Any]:
+        """Return what repeats a launch at once, which is remembered."""
+        if len(self.repeats) >= MOST_REPEATS:
+            self.repeats.clear()
+        replay = sized.ready.replaying(sized.M)
+        first, *others = self.results(leading)
+
+        def repeat(addresses: list[Any]) -> Any:
+            made: Any = empty(*first)
+            addresses.append(made.data_ptr())
+            if others:
+                made = (made, *(empty(*one) for one in others))
+                addresses += [one.data_ptr() for one in made[1:]]
+            replay(addresses)
+            return made
+
+        self.repeats[leading] = repeat
+        return repeat
+
+    def results(self, leading: Leading) -> list[tuple[Shape, Shape, torch.dtype]]:
+        """Return the shape, strides and dtype of each result."""
+        if isinstance(leading, int):
+            return [((leading, n), (max(n, 1), 1), dtype) for n, dtype in self.columns]
+        shapes = [((*leading, n), dtype) for n, dtype in self.columns]
+        return [(shape, steps(shape), dtype) for shape, dtype in shapes]
+
+
+def leading_of(
+    by_row: Sequence[int], only: Leading
+) -> Callable[[Sequence[Any]], Leading | None]:
+    """Return what finds the leading sizes of inputs that are alike but for them.
+
+    It returns None if they differ between arguments, or have gaps. A closure, as what
+    replays a launch is, and for the same reason.
+    """
+    first, *others = by_row or (0,)
+
+    def fixed(inputs: Sequence[Any]) -> Leading | None:
+        return only
+
+    def one(inputs: Sequence[Any]) -> Leading | None:
+        M = inputs[first].shape[0]
+        for place in others:
+            if inputs[place].shape[0] != M:
+                return None
+        return M or None
+
+    def several(inputs: Sequence[Any]) -> Leading | None:
+        leading = inputs[first].shape[:-1]
+        count = len(leading)
+        for place in by_row:
+            tensor = inputs[place]
+            if tensor.shape[:count] != leading or not tensor.is_contiguous():
+                return None
+        return leading if math.prod(leading) > 1 else None
+
+    if not by_row:
+        return fixed
+    return one if isinstance(only, int) else several
+
+
+class Latest:
+    """The families met last that torch can tell, the newest first."""
+
+    def __init__(self) -> None:
+        """Know none yet."""
+        self.families: tuple[Family, ...] = ()
+
+    def found(self, inputs: Sequence[Any]) -> tuple[Family | None, list[Any]]:
+        """Return the family of such inputs, or None, and `addresses_of` them."""
+        for family in self.families:
+            if family.alike(*inputs):  # type: ignore[misc]
+                addresses, bits = [], 0
+                for one in inputs:
+                    address = one.data_ptr()
+                    bits |= address
+                    addresses.append(address)
+                if bits % ALIGNED or (family.learning and torch.is_grad_enabled()):
+                    break
+                return family, addresses
+        return None, []
+
+    def keep(self, family: Family) -> None:
+        """Remember a family, unless its inputs cannot be compared."""
+        if family.alike and family not in self.families:
+            self.families = (family, *self.families[: MOST_LATEST - 1])
+
+
+def most_rows(launch: Launch, of_rows: Collection[int]) -> float:
     """Return for how many rows all offsets that grow with them take 32 bits."""
     most: float = MOST
-    for one, rows in zip(launch.tensors, by_row, strict=True):
-        if rows:
-            matrix = one.matrix if isinstance(one, Block) else one
-            step, column_step = matrix.stride()
-            last = (matrix.shape[1] - 1) * column_step
-            most = min(most, (MOST - last) // step + 1 if step else MOST)
+    for place in of_rows:
+        one = launch.tensors[place]
+        matrix = one.matrix if isinstance(one, Block) else one
+        step, column_step = matrix.stride()
+        last = (matrix.shape[1] - 1) * column_step
+        most = min(most, (MOST - last) // step + 1 if step else MOST)
     return most
 
 
-def steps(leading: Shape, columns: int) -> Shape:
-    """Return the strides of a new tensor [*leading, columns]."""
-    found = [1]
-    for size in (columns, *reversed(leading[1:])):
-        found.append(found[-1] * max(size, 1))
-    return tuple(reversed(found))
+class Warmed(NamedTuple):
+    """A tile that is compiled now, and the least number of rows that takes it."""
+
+    rows: int
+    tile: Tile
 
 
-def new_on_gpu(
-    shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
-) -> torch.Tensor:
-    """Return an uninitialized tensor on the current GPU."""
-    return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
+def warm_up(
+    call: Callable[..., Any], family: Family, inputs: Sequence[Any]
+) -> list[Warmed]:
+    """Call with as many of the inputs' rows as it takes to compile what fewer may need.
+
+    `family` is that of the inputs, which were called with. Calls come side by side.
+    """
+    if not family.by_row:
+        return [Warmed(family.sizes[0], tile) for tile in family.ready]
+    flat = [
+        one.reshape(-1, *one.shape[family.axes :]) if place in family.by_row else one
+        for place, one in enumerate(inputs)
+    ]
+    found = needed(family, flat[family.by_row[0]].shape[0])
+    graded = torch.is_grad_enabled()
+
+    def of_rows(rows: int) -> None:
+        passed = [
+            one[:rows] if place in family.by_row else one
+            for place, one in enumerate(flat)
+        ]
+        with torch.cuda.device(family.where), torch.set_grad_enabled(graded):
+            call(*passed)
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
+        list(threads.map(of_rows, [one.rows for one in found]))
+    torch.cuda.synchronize(family.where)
+    return found
 
 
-# The entry of compiled graphs into the allocator, in half the time of the public one.
-empty = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", new_on_gpu)
+def needed(family: Family, most: int) -> list[Warmed]:
+    """Return each tile, with the least rows, for all that Triton compiles up to `most`.
+
+    A tile comes again if the rows, or the parts of K, are 1 or a multiple of 16.
+    """
+    _, N, K = family.sizes
+    found: dict[tuple, int] = {}
+    for M in range(1, most + 1):
+        tile = first(family.tiles, M, N, family.where)
+        if tile is not None:
+            parts = tile.splits(tile.tiles(M, N), K, family.where)
+            kinds = [(size == 1, size % 16 == 0) for size in (M, parts)]
+            found.setdefault((tile, *kinds), M)
+    return [Warmed(M, tile) for (tile, *_), M in found.items()]

@@ -9,38 +9,57 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 import torch
 
-from .families import Family, but_for_rows, empty
+from .families import Family, Latest, Warmed, warm_up
 from .launch import Launch, addresses_of
-from .repeats import Latest, Repeat, alike, harmless, overlaps
-from .replay import Replay, hooked, replaying
+from .packed import Compiled, likenesses
+from .repeats import Repeat, but_for_rows, harmless, overlaps
+from .replay import hooked, replaying
 from .support import INTERPRETED
 from .table import RECORD
 
-MOST_CALLS = 1024  # signatures that a launcher remembers
-MOST_FAMILIES = 256  # and families of them
+MOST_FAMILIES = 1024  # that a launcher remembers
+MOST_CALLS = 1024  # and calls that write what they are given
 PLAIN = (torch.Tensor, torch.nn.Parameter)  # types whose memory is what it seems
 
-Launcher = TypeVar("Launcher", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
 
 
-def launch_cache(*by_row: str) -> Callable[[Launcher], Launcher]:
+class Cached(Protocol[P, R]):
+    """A launcher that remembers its calls."""
+
+    by_row: tuple[str, ...]
+
+    def __call__(self, *inputs: P.args, **named: P.kwargs) -> R:
+        """Launch."""
+
+    def warmup(self, *inputs: Any) -> list[Warmed]:
+        """Compile all that calls need which are like this one, and have no more rows.
+
+        Returns the tiles, each with the least number of rows that takes it. The kernels
+        run, and their results are dropped.
+        """
+
+
+def launch_cache(*by_row: str) -> Callable[[Callable[P, R]], Cached[P, R]]:
     """Return what makes a launcher remember what it decided for a signature.
 
     The arguments `by_row`, the first of them a matrix, have a row, or a number, for
     each row of the results: calls that differ in rows alone are decided together.
     """
 
-    def cached(launcher: Launcher) -> Launcher:
-        if INTERPRETED:
-            return launcher
+    def cached(launcher: Callable[P, R]) -> Cached[P, R]:
         *names, _ = inspect.signature(launcher).parameters
         memory = Memory(launcher, [names.index(name) for name in by_row])
-        made: Any = functools.wraps(launcher)(calling(launcher, names, memory))
+        made: Any = launcher
+        if not INTERPRETED:
+            made = functools.wraps(launcher)(calling(launcher, names, memory))
         made.by_row = by_row
+        made.warmup = functools.partial(memory.warm_up, made)
         return made
 
     return cached
@@ -50,7 +69,7 @@ def calling(
     launcher: Callable[..., Any], names: Sequence[str], memory: "Memory"
 ) -> Callable[..., Any]:
     """Return a function that calls a launcher, or repeats what it did before."""
-    count, calls, latest = len(names), memory.calls, Latest()
+    count, calls, latest = len(names), memory.calls, memory.latest
 
     def remembering(*inputs: Any, out: Any = None, **named: Any) -> Any:
         if named or len(inputs) != count:
@@ -59,19 +78,26 @@ def calling(
                 return launcher(*inputs, out=out, **named)
             inputs = ordered
         if out is None:
-            repeat, addresses = latest.found(inputs)
-            if repeat and repeat.device == current_device() and not hooked():
-                return repeat.launch(addresses)
+            family, addresses = latest.found(inputs)
+            if family and family.device == current_device() and not hooked():
+                leading = family.leading(inputs)
+                again = family.repeats.get(leading)  # here, for a call less shows
+                if again:
+                    return again(addresses)
+                if leading is not None:
+                    returned = family.call(leading, addresses)
+                    if returned is not None:
+                        return returned
         try:
             key, addresses = looked_at(inputs, out)
         except (AttributeError, OverflowError, RuntimeError, TypeError):
             return launcher(*inputs, out=out)  # no plain tensors: it says which
+        if out is None:
+            return memory.made(key, addresses, inputs)
         repeat = calls.get(key)
         if repeat is None or repeat.device != current_device() or hooked():
-            return memory.learn(key, addresses, inputs, out)
-        if out is None:
-            latest.keep(repeat)
-        elif not harmless(repeat.overlaps, addresses):
+            return memory.given(key, inputs, out)
+        if not harmless(repeat.overlaps, addresses):
             return launcher(*inputs, out=out)
         return repeat.launch(addresses, out)
 
@@ -119,7 +145,7 @@ def several(out: Any) -> Sequence[Any]:
 
 
 class Memory:
-    """What a launcher remembers: calls by signature, and families of calls."""
+    """What a launcher remembers: families of calls, and calls into given results."""
 
     def __init__(self, launcher: Any, by_row: Sequence[int]) -> None:
         """Remember nothing yet; `by_row` are the places of arguments with rows."""
@@ -128,43 +154,58 @@ class Memory:
         self.calls: dict[tuple, Repeat] = {}
         self.once: set[int] = set()  # hashes: thousands of keys slow collections down
         self.families: dict[Any, Family] = {}
+        self.latest = Latest()
 
-    def learn(self, key: tuple, addresses: list, inputs: Any, out: Any) -> Any:
-        """Call the launcher and remember what it did, if that was one plain launch.
+    def made(self, key: tuple, addresses: list, inputs: Any) -> Any:
+        """Call the launcher, or do what its family tells, and remember what it did.
 
-        A signature is remembered at its second call: one of many that come once must
-        not cost more. Its family, if it has one, tells what a new one comes to.
+        That is what comes to one plain launch. What has no family but itself is
+        remembered at its second call: one of many that come once must not cost more.
         """
-        alike: tuple | None = None
-        leading: tuple[int, ...] = ()
-        if out is None:
-            alike, leading = but_for_rows(key, inputs, self.by_row)
-        seen = self.met(key)
-        if not seen:
-            family = self.families.get(alike)
-            if family and family.device.index == current_device() and not hooked():
-                returned = family.repeat(leading, addresses)
-                if returned is not None:
-                    return returned
-        returned, done = recorded(self.launcher, inputs, out)
+        like, leading = but_for_rows(key, inputs, self.by_row)
+        family = self.families.get(like)
+        if family and family.device == current_device() and not hooked():
+            self.latest.keep(family)
+            found = family.only if leading is None else leading
+            returned = family.call(found, addresses)
+            if returned is not None:
+                return returned
+        returned, done = recorded(self.launcher, inputs, None)
         if done is None:
             return returned
-        launch, found, tiles = done
-        if seen:
+        launch, compiled, tiles = done
+        if family is None:
+            if leading is None and not self.met(like):
+                return returned
+            if len(self.families) >= MOST_FAMILIES:
+                self.families.clear()
+            by_row = () if leading is None else self.by_row
+            family = Family(launch, inputs, several(returned), by_row, tiles())
+            self.families[like] = family
+        family.keep(launch, compiled)
+        return returned
+
+    def warm_up(self, call: Callable[..., Any], *inputs: Any) -> list[Warmed]:
+        """Call with such inputs, and with fewer rows of them, so that all is compiled.
+
+        Nothing is where kernels are interpreted, or take no part in `families`.
+        """
+        for _ in "ab":  # some are remembered at their second call
+            call(*inputs)
+        if INTERPRETED:
+            return []
+        like, _ = but_for_rows(looked_at(inputs)[0], inputs, self.by_row)
+        family = self.families.get(like)
+        return warm_up(call, family, inputs) if family else []
+
+    def given(self, key: tuple, inputs: Any, out: Any) -> Any:
+        """Call the launcher and remember what it did at its second such call."""
+        returned, done = recorded(self.launcher, inputs, out)
+        if done is not None and self.met(key):
             if len(self.calls) >= MOST_CALLS:
                 self.calls.clear()
-            replay = replaying(launch, found)
-            self.calls[key] = repeating(
-                launch, replay, inputs, several(returned), given=out is not None
-            )
-        if alike is not None:
-            if alike not in self.families:
-                if len(self.families) >= MOST_FAMILIES:
-                    self.families.clear()
-                self.families[alike] = Family(
-                    launch, several(returned), self.by_row, tiles()
-                )
-            self.families[alike].keep(launch, found)
+            launch, compiled, _ = done
+            self.calls[key] = repeating(launch, compiled, inputs, several(returned))
         return returned
 
     def met(self, key: tuple) -> bool:
@@ -200,45 +241,21 @@ def recorded(launcher: Any, inputs: Any, out: Any) -> tuple[Any, tuple | None]:
 
 def repeating(
     launch: Launch,
-    replay: Replay,
+    compiled: Compiled,
     inputs: Sequence[Any],
-    returned: Sequence[torch.Tensor],
-    given: bool,
+    results: Sequence[torch.Tensor],
 ) -> Repeat:
-    """Return what repeats a launch, into `out` or new results."""
-    results = new_results(returned)
+    """Return what repeats a launch into other results."""
+    replay = replaying(launch, compiled, likenesses(launch, compiled))
 
-    def repeat(addresses: list[int | float], out: Any = None) -> Any:
-        if out is None:
-            out = results(addresses)
-        else:
-            for one in several(out):
-                if not one.is_inference():  # which has no version
-                    torch.autograd.graph.increment_version(one)
+    def repeat(addresses: list[int | float], out: Any) -> Any:
+        for one in several(out):
+            if not one.is_inference():  # which has no version
+                torch.autograd.graph.increment_version(one)
         replay(addresses)
         return out
 
-    device = launch.device.index
-    if given:
-        return Repeat(device, repeat, None, overlaps=overlaps(inputs, returned))
-    learning = any(getattr(one, "requires_grad", False) for one in inputs)
-    return Repeat(device, repeat, alike(inputs), learning)
-
-
-def new_results(returned: Sequence[torch.Tensor]) -> Callable[[list], Any]:
-    """Return a function that makes tensors like those, and appends their addresses."""
-    # Plain tuples, which torch parses in half the time that a torch.Size takes.
-    first, *others = [(tuple(one.shape), one.stride(), one.dtype) for one in returned]
-
-    def results(addresses: list) -> Any:
-        made = empty(*first)
-        addresses.append(made.data_ptr())
-        if others:
-            made = (made, *(empty(*one) for one in others))
-            addresses += [one.data_ptr() for one in made[1:]]
-        return made
-
-    return results
+    return Repeat(launch.device.index, repeat, overlaps(inputs, results))
 
 
 # What torch.cuda.current_device asks once it has seen that CUDA is initialized.

@@ -4,12 +4,12 @@ The order of its arguments is Triton's own affair, so `replay` tries them first.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from triton.runtime import driver
 
-from .launch import Block, Launch
+from .launch import TF32, Block, Launch
 
 MOST_MAPS = 256  # addresses of one block, such as the weights of many layers
 
@@ -76,78 +76,52 @@ def compiled(made: Any, described: bool) -> Compiled:
 
 
 class Likeness(NamedTuple):
-    """What the tensor map of a block is made from, but for the address."""
+    """What the tensor map of a block is made from, but for the address.
 
-    note: dict[str, Any]
+    `fixed` are the driver's numbers of its swizzle, element and sides.
+    """
+
+    fixed: tuple[Any, ...]
     shape: Sequence[int]
     strides: tuple[int, ...]
-    to_tf32: bool
 
     def of_rows(self, M: int) -> "Likeness":
         """Return the same of M rows."""
-        return Likeness(self.note, (M, self.shape[1]), self.strides, self.to_tf32)
+        return Likeness(self.fixed, (M, self.shape[1]), self.strides)
 
 
 def likenesses(launch: Launch, found: Compiled) -> list[Likeness | None]:
     """Return one for every tensor, None for those whose address will do."""
     notes = iter(found.notes)
     return [
-        (
-            Likeness(next(notes), one.matrix.shape, one.matrix.stride(), one.to_tf32)
-            if isinstance(one, Block)
-            else None
-        )
+        likeness(one, next(notes)) if isinstance(one, Block) else None
         for one in launch.tensors
     ]
 
 
+def likeness(block: Block, note: dict[str, Any]) -> Likeness:
+    """Return that of a block, of which Triton took a note as it compiled."""
+    _, elements = encoder()
+    element = elements[TF32 if block.to_tf32 else note["elem_type"]]
+    fixed = note["swizzle"], note["elem_size"], element, note["block_size"]
+    return Likeness(fixed, block.matrix.shape, block.matrix.stride())
+
+
 def arguments(
-    launch: Launch,
-    found: Compiled,
-    stream: int,
-    tensors: Sequence[Any],
-    scratch: Sequence[Any],
+    found: Compiled, programs: Sequence[int], stream: int, passed: Sequence[Any]
 ) -> tuple:
-    """Return all that the C launcher takes, tensors as the kernel takes them."""
-    if launch.splits and not launch.in_parts:
-        scratch = (0, 0)
-    passed = (*tensors, *scratch, *launch.scalars)
-    x, y, z = (*launch.programs, 1, 1)[:3]
-    mine = (passed,) if found.nested else passed
+    """Return all that the C launcher takes, to launch programs of what is `passed`."""
+    x, y, z = (*programs, 1, 1)[:3]
+    mine = (tuple(passed),) if found.nested else passed
     return (x, y, z, stream, *found.fixed, *mine)
 
 
-def described(likes: Sequence[Likeness | None], addresses: Sequence[Any]) -> list[Any]:
-    """Return tensors as a kernel takes them: addresses, or tensor maps."""
-    passed: list[Any] = []
-    for like, one in zip(likes, addresses, strict=True):
-        passed += [one] if like is None else encoded(one, like)
-    return passed
-
-
-class Described(NamedTuple):
-    """A block in memory, as what makes tensor maps looks at one."""
-
-    address: int
-    shape: Sequence[int]
-    strides: tuple[int, ...]
-    round_f32_to_tf32: bool
-    padding: str = "zero"
-
-    @property
-    def base(self) -> "Described":
-        """What has the address."""
-        return self
-
-    def data_ptr(self) -> int:
-        """Return the address."""
-        return self.address
-
-
-def encoded(address: int, like: Likeness) -> list[Any]:
+def encoded(
+    address: int, fixed: tuple[Any, ...], shape: Sequence[int], strides: tuple[int, ...]
+) -> list[Any]:
     """Return a tensor map for an address, followed by sizes and strides."""
-    make, unused = encoder()
-    return make(Described(address, *like[1:]), like.note, *unused)
+    fill, _ = encoder()
+    return [fill(address, *fixed, shape, strides, 0), *shape, *strides]
 
 
 class Maps(dict):
@@ -162,14 +136,32 @@ class Maps(dict):
         """Return the map, and keep it."""
         if len(self) >= MOST_MAPS:
             self.clear()
-        self[address] = made = encoded(address, self.like)
+        self[address] = made = encoded(address, *self.like)
         return made
 
 
-@functools.cache
-def encoder() -> tuple[Callable[..., list[Any]], tuple[None, ...]]:
-    """Return what makes tensor maps, and the arguments that it ignores."""
-    from triton.backends.nvidia.driver import make_tensordesc_arg
+def described(
+    maps: Sequence[Likeness | Maps | None], addresses: Sequence[Any]
+) -> list[Any]:
+    """Return tensors as a kernel takes them: addresses, or tensor maps."""
+    passed: list[Any] = []
+    for like, address in zip(maps, addresses, strict=True):
+        if like is None:
+            passed.append(address)
+        else:
+            made = like[address] if isinstance(like, Maps) else encoded(address, *like)
+            passed += made
+    return passed
 
-    # From Triton 3.8 on it takes a third argument.
-    return make_tensordesc_arg, (None,) * (make_tensordesc_arg.__code__.co_argcount - 2)
+
+@functools.cache
+def encoder() -> tuple[Callable[..., Any], Mapping[int, int]]:
+    """Return what makes tensor maps in C, and its numbers of Triton's element types.
+
+    It takes an address, a block's `fixed`, shape and strides, and 0, which fills by 0.
+    """
+    from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
+
+    utils = driver.active.utils
+    tiled = getattr(utils, "fill_tma_descriptor_tiled", None)  # from Triton 3.7 on
+    return tiled or utils.fill_tma_descriptor, TMA_DTYPE_DEVICE_TO_HOST

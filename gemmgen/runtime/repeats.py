@@ -1,22 +1,64 @@
-"""What repeats a call: whether it may for other tensors, and which did last.
+"""Whether what is known of a call holds for another: its signature, its addresses.
 
-Signatures met last are told by one comparison in C, torch's own, by which compiled
-functions guard their inputs. It is no public part of torch: where it is missing, or
-fails a trial, launchers compare in Python.
+Signatures are told by one comparison in C, torch's own, by which compiled functions
+guard their inputs. It is no public part of torch: where it is missing, or fails a
+trial, launchers compare in Python.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
 from .checks import extent
+from .support import steps
 
-MOST_LATEST = 8  # signatures that a call is held against in turn
 ALIGNED = 16  # bytes, on which the allocator puts whatever is no view
 
 Alike = Callable[..., bool]
+Shape = tuple[int, ...]
+Leading = int | Shape  # of the results: the rows, or several sizes
+
+
+def but_for_rows(
+    key: Sequence[Any], tensors: Sequence[Any], by_row: Collection[int]
+) -> tuple[tuple, Leading | None]:
+    """Return what is left of a call's `looked_at` without rows, and the leading sizes.
+
+    The arguments at the places `by_row` have one row, or number, for each row of the
+    result; the first is a matrix. All is left, and there are no leading sizes, if there
+    are no rows, or one whose step is of no account, or if several leading axes do not
+    follow each other without gaps.
+    """
+    left, leading, at = list(key), None, 2
+    for place, tensor in enumerate(tensors):
+        if not isinstance(tensor, torch.Tensor):
+            at += 1
+            continue
+        if place in by_row:
+            shape, strides = key[at : at + 2]
+            leading = shape[:-1] if leading is None else leading
+            count = len(leading)
+            left[at] = columns = shape[count:]
+            if shape[:count] != leading or not count:
+                return tuple(key), None
+            if count > 1:
+                if not tensor.is_contiguous() or strides[-1] != 1:
+                    return tuple(key), None
+                left[at + 1] = steps((2, *columns))
+            elif leading[0] < 2 and strides != steps(shape):
+                return tuple(key), None
+        at += 7
+    if leading is None or math.prod(leading) < min(2, len(leading)):
+        return tuple(key), None
+    return tuple(left), simple(leading)
+
+
+def simple(leading: Shape) -> Leading:
+    """Return leading sizes, one as a number: dicts find it sooner."""
+    return leading[0] if len(leading) == 1 else tuple(leading)
 
 
 class Overlap(NamedTuple):
@@ -34,77 +76,58 @@ class Overlap(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """What repeats a call where its device is the current one.
+    """What repeats a call into given results where its device is the current one.
 
-    `launch` takes the addresses of the inputs, and of `out` if there is one, which must
-    lie as `overlaps` allows. Others have the signature of its inputs if they are
-    `alike`, where that is known, aligned, and gradients are off if one is `learning`.
+    `launch` takes the addresses of inputs and results, which must lie as `overlaps`
+    allows, and the results.
     """
 
     device: int | None
-    launch: Callable[..., Any]
-    alike: Alike | None
-    learning: bool = False
-    overlaps: Sequence[Overlap] = ()
+    launch: Callable[[list, Any], Any]
+    overlaps: Sequence[Overlap]
 
 
-class Latest:
-    """What repeats calls of the signatures met last, the newest first."""
+def alike(inputs: Sequence[Any], by_row: Sequence[int]) -> Alike | None:
+    """Return what tells whether others have the signature of these but for rows.
 
-    def __init__(self) -> None:
-        """Know none yet."""
-        self.repeats: tuple[Repeat, ...] = ()
-
-    def found(self, inputs: Sequence[Any]) -> tuple[Repeat | None, list[Any]]:
-        """Return what repeats a call of such inputs, or None, and `addresses_of`."""
-        for repeat in self.repeats:
-            if repeat.alike(*inputs):  # type: ignore[misc]
-                addresses, bits = [], 0
-                for one in inputs:
-                    address = one.data_ptr()
-                    bits |= address
-                    addresses.append(address)
-                if bits % ALIGNED or (repeat.learning and torch.is_grad_enabled()):
-                    break
-                return repeat, addresses
-        return None, []
-
-    def keep(self, repeat: Repeat) -> None:
-        """Remember what has repeated a call, unless its inputs cannot be compared."""
-        if repeat.alike and repeat not in self.repeats:
-            self.repeats = (repeat, *self.repeats[: MOST_LATEST - 1])
-
-
-def alike(inputs: Sequence[Any]) -> Alike | None:
-    """Return what tells whether others have the signature of these.
-
-    But for alignment, and whether gradients are on. None if torch has no such
-    comparison, or these are not aligned tensors: aligned ones are launched otherwise.
+    But for alignment, for gaps between leading axes, and whether gradients are on. None
+    if torch has no such comparison, or these are not aligned tensors: aligned ones are
+    launched otherwise.
     """
     if not discerning():
         return None
     try:
         if any(one.data_ptr() % ALIGNED for one in inputs):
             return None
-        return compared(*inputs)
-    except (AttributeError, RuntimeError, TypeError, ValueError):
+        return compared(inputs, by_row)
+    except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
         return None
 
 
-def compared(*inputs: Any) -> Alike:
-    """Return torch's comparison, of all but the data and its address."""
+def compared(inputs: Sequence[Any], by_row: Sequence[int] = ()) -> Alike:
+    """Return torch's comparison, of all but the data and its address.
+
+    Leading sizes of what is `by_row` may be any, and if there are several, their steps.
+    """
+    sizes, strides = [], []
+    leading = inputs[by_row[0]].dim() - 1 if by_row else 0
+    for place, one in enumerate(inputs):
+        free = leading if place in by_row else 0
+        loose = free if free > 1 else 0
+        sizes.append([*[None] * free, *one.shape[free:]])
+        strides.append([*[None] * loose, *one.stride()[loose:]])
     guards = torch._C._dynamo.guards.TensorGuards
-    made = guards(*inputs, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    made = guards(*inputs, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides)
     return made.check
 
 
 @functools.cache
 def discerning() -> bool:
     """Return whether torch's comparison tells what it must, tried once."""
-    plain = torch.zeros(4, 4)[:, :2]
+    plain, more_rows = torch.zeros(4, 4)[:, :2], torch.ones(5, 4)[:, :2]
     others = (
         plain.half(),
-        plain[:2],
+        plain[:, :1],
         torch.zeros(4, 2),
         torch.zeros(4, 4, device="meta")[:, :2],
         torch.zeros(4, 4, requires_grad=True)[:, :2],
@@ -113,9 +136,10 @@ def discerning() -> bool:
         0.0,
     )
     try:
-        same = compared(plain)
-        told = not any(same(one) for one in others)
-        return told and bool(same(torch.ones(4, 4)[:, :2]))
+        same, same_but_for_rows = compared([plain]), compared([plain], [0])
+        told = not any(same(one) or same_but_for_rows(one) for one in others)
+        likes = same(torch.ones(4, 4)[:, :2]) and same_but_for_rows(more_rows)
+        return bool(told and likes and not same(more_rows))
     except (AttributeError, RuntimeError, TypeError, ValueError):
         return False
 

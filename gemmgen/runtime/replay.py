@@ -7,8 +7,7 @@ with what it would have been given.
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -16,7 +15,17 @@ import triton.language as tl
 from triton.runtime import driver
 
 from .launch import Block, Launch, addresses_of, workspace
-from .packed import Compiled, arguments, compiled, described, kind, likenesses
+from .packed import (
+    Compiled,
+    Likeness,
+    Maps,
+    arguments,
+    compiled,
+    described,
+    encoder,
+    kind,
+    likenesses,
+)
 from .support import INTERPRETED, compute_capability, on_device
 from .table import RECORD
 
@@ -57,12 +66,82 @@ def direct(launch: Launch) -> Compiled | None:
 
 def send(launch: Launch, found: Compiled, tensors: Sequence[Any]) -> None:
     """Launch a compiled kernel on the current stream."""
-    scratch = launch.workspace() if launch.in_parts else ()
     stream = driver.active.get_current_stream(launch.device.index)
-    found.launcher(*arguments(launch, found, stream, tensors, addresses_of(scratch)))
+    scratch = scratch_of(launch, launch.programs)
+    passed = (*tensors, *scratch, *launch.scalars)
+    found.launcher(*arguments(found, launch.programs, stream, passed))
 
 
-def replaying(launch: Launch, found: Compiled) -> Replay:
+def scratch_of(launch: Launch, programs: tuple[int, ...]) -> Sequence[Any]:
+    """Return where the parts of K meet in a launch of so many programs."""
+    if not launch.splits:
+        return ()
+    if programs[1] == 1:
+        return 0, 0
+    return addresses_of(workspace(launch.device, launch.tile, *programs))
+
+
+class Ready:
+    """A launch of a compiled kernel, for any rows of the kind that it was compiled for.
+
+    `maps` make the tensor maps of what comes by descriptors, one by one for what has
+    other rows each time. No tensor is kept, for it would stay alive.
+    """
+
+    def __init__(
+        self, launch: Launch, found: Compiled, maps: Sequence[Likeness | Maps | None]
+    ) -> None:
+        self.alike, self.found, self.maps = launch.of_rows(0), found, maps
+        self.index = launch.device.index
+        self.stream = driver.active.get_current_stream
+        self.fill: Any = encoder()[0] if found.notes else None
+
+    def sized(self, M: int) -> "Sized":
+        """Return the launch for M rows."""
+        launch = self.alike.of_rows(M)
+        return Sized(self, M, launch.programs, launch.scalars)
+
+    def replaying(self, M: int) -> Replay:
+        """Return a function of addresses that launches it for M rows."""
+        maps = [
+            Maps(one.of_rows(M)) if isinstance(one, Likeness) else one
+            for one in self.maps
+        ]
+        return replaying(self.alike.of_rows(M), self.found, maps)
+
+
+class Sized(NamedTuple):
+    """A launch for M rows, of so many programs, that takes `scalars` after tensors."""
+
+    ready: Ready
+    M: int
+    programs: tuple[int, ...]
+    scalars: tuple[Any, ...]
+
+    def launch(self, addresses: Sequence[Any]) -> None:
+        """Launch it on the current stream."""
+        ready, M, programs, scalars = self
+        passed: list[Any] = []
+        for like, address in zip(ready.maps, addresses, strict=True):
+            if like is None:
+                passed.append(address)
+            elif type(like) is Maps:
+                passed += like[address]
+            else:
+                fixed, (_, columns), strides = like
+                shape = M, columns
+                made = ready.fill(address, *fixed, shape, strides, 0)
+                passed += (made, M, columns, *strides)
+        if ready.alike.splits:
+            passed += scratch_of(ready.alike, programs)
+        passed += scalars
+        stream = ready.stream(ready.index)
+        ready.found.launcher(*arguments(ready.found, programs, stream, passed))
+
+
+def replaying(
+    launch: Launch, found: Compiled, maps: Sequence[Likeness | Maps | None]
+) -> Replay:
     """Return a function of addresses that launches the same on the current stream.
 
     A closure, for every attribute looked up would show in a call's time.
@@ -70,7 +149,7 @@ def replaying(launch: Launch, found: Compiled) -> Replay:
     index, where, tile = launch.device.index, launch.device, launch.tile
     tiles, parts = launch.programs if launch.splits else (0, 1)
     stream, launcher = driver.active.get_current_stream, found.launcher
-    known = Arguments(launch, found)
+    known = Arguments(launch, found, maps)
 
     def replay(addresses: list[int | float]) -> None:
         if parts > 1:
@@ -88,21 +167,24 @@ class Arguments(dict):
     A dict, for a tuple that is found in one costs a call less than one that is built.
     """
 
-    def __init__(self, launch: Launch, found: Compiled) -> None:
+    def __init__(
+        self, launch: Launch, found: Compiled, maps: Sequence[Likeness | Maps | None]
+    ) -> None:
         """Keep what is the same at every address; no tensor, which would stay alive."""
         super().__init__()
-        self.launch, self.found = replace(launch, tensors=()), found
-        self.likes = likenesses(launch, found)
+        self.programs, self.scalars = launch.programs, launch.scalars
+        self.unused = (0, 0) if launch.splits and not launch.in_parts else ()
+        self.found, self.maps = found, maps
 
     def __missing__(self, key: tuple) -> tuple:
         """Return the arguments, and keep them."""
         if len(self) >= MOST_ARGUMENTS:
             self.clear()
         stream, *addresses = key
-        count = len(self.likes)
-        tensors = described(self.likes, addresses[:count])
-        made = arguments(self.launch, self.found, stream, tensors, addresses[count:])
-        self[key] = made
+        count = len(self.maps)
+        tensors = described(self.maps, addresses[:count])
+        passed = (*tensors, *addresses[count:], *self.unused, *self.scalars)
+        self[key] = made = arguments(self.found, self.programs, stream, passed)
         return made
 
 
@@ -145,7 +227,7 @@ def repeats(
     *_, target = (one for one in launch.tensors if isinstance(one, torch.Tensor))
     written = torch.zeros_like(target)
     numbers = [one for one in launch.tensors if type(one) is float]
-    replay = replaying(launch, found)
+    replay = replaying(launch, found, likenesses(launch, found))
     replay([*addresses_of(inputs), written.data_ptr(), *numbers])
     return torch.equal(written.flatten()[: wanted.numel()], wanted.flatten())
 

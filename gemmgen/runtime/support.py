@@ -92,3 +92,22 @@ def rows(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
         for index in itertools.product(*map(range, leading[:kept])):
             yield tuple(matrix[index] for matrix in matrices)
         return
+
+
+def steps(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a new tensor."""
+    found = [1]
+    for size in reversed(shape[1:]):
+        found.append(found[-1] * max(size, 1))
+    return tuple(reversed(found))
+
+
+def new_on_gpu(
+    shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype
+) -> torch.Tensor:
+    """Return an uninitialized tensor on the current GPU."""
+    return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
+
+
+# The entry of compiled graphs into the allocator, in half the time of the public one.
+empty = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", new_on_gpu)

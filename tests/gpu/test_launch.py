@@ -112,3 +112,20 @@ def test_time_of_compiling_is_paid_once_a_class(generated) -> None:
     first = call(1, 2, 16, 33, 48)
     assert 1 < first <= 3
     assert call(3, 7, 15, 34, 47) == first
+
+
+def test_nothing_compiles_at_a_size_that_was_warmed(generated) -> None:
+    module = importlib.import_module("generated.linear_bias_silu_residual")
+    launcher, draw = generated.linear_bias_silu_residual, random.Random(0)
+    x, w, residual = (
+        torch.randn(shape, device="cuda").bfloat16()
+        for shape in ((3000, 1024), (1536, 1024), (3000, 1536))
+    )
+    bias = w[:, 0].contiguous()
+    told = launcher.warmup(x, w, bias, residual)
+    assert len({one.tile for one in told}) > 1
+    count = compiled(module)
+    assert 1 < count <= len(told)
+    for rows in (1, 2, 16, 17, 3000, *(draw.randint(1, 3000) for _ in range(300))):
+        launcher(x[:rows], w, bias, residual[:rows])
+    assert compiled(module) == count

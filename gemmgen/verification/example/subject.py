@@ -111,7 +111,7 @@ def afresh(module: ModuleType) -> Iterator[None]:
     """With a launcher that remembers no call; in the interpreter none remembers any."""
     name = _own_name(module)
     launcher = getattr(module, name)
-    if not hasattr(launcher, "by_row"):
+    if not hasattr(launcher, "__wrapped__"):
         yield
         return
     with patch.object(module, name, remembering(module, launcher.__wrapped__)):

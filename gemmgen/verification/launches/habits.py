@@ -13,6 +13,7 @@ from unittest.mock import patch
 import torch
 import triton
 
+from gemmgen.problem.tensors import rows_first
 from gemmgen.verification.cases.cases import input_tensors, numbers
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench, several
@@ -21,8 +22,8 @@ from gemmgen.verification.stand_in.turns import in_turns
 
 _MOST = 8
 """What the limits of what is remembered are set to."""
-_LARGEST = 4096
-"""What such a limit may be; each entry takes about a KiB."""
+_LARGEST = 8192
+"""What such a limit may be; each entry takes a KiB at most."""
 _POINTS = 16
 """Of a call, at which another thread's turn may come; there are about as many."""
 _DIRECT = ("3.6.", "3.7.", "3.8.", "3.9.")
@@ -36,6 +37,7 @@ def habits(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         _remembers,
         _bounded,
         _lets_go,
+        _given,
         _twice,
         _copies,
         _beside,
@@ -65,16 +67,21 @@ def _repeats(bench: Bench) -> None:
 
 
 def _remembers(bench: Bench) -> None:
-    """After two calls of each of two signatures nothing is decided anew."""
+    """After one call of each of two signatures nothing is decided anew, or after two.
+
+    Two where results are given, and where no calls have other rows.
+    """
     if not direct(bench):
         return
+    alike = rows_first(bench.plan.a, bench.plan.tensors)
     every = len(bench.usual.numbers) + len(input_tensors(bench.plan))
     for out in ("made", "given", "an operand"):
         for keywords in (0, 1, every):
             both = [
                 replace(bench.usual, out=out, n=n, keywords=keywords) for n in (64, 128)
             ]
-            _decides(bench, both * 4, 2 * len(both))
+            calls = 1 if alike and out == "made" else 2
+            _decides(bench, both * 4, calls * len(both))
 
 
 def counting(bench: Bench) -> tuple[Callable[..., Any], list[str]]:
@@ -179,6 +186,19 @@ def _lets_go(bench: Bench) -> None:
         gc.collect()
     if any(place() is not None for place in places):
         raise Wrong("a tensor is kept alive by what is remembered of its call")
+
+
+def _given(bench: Bench) -> None:
+    """A call into given results is remembered and comes in another state, or none."""
+    usual = replace(bench.usual, out="given")
+    changes: list[dict[str, Any]] = [
+        {}, {}, {}, {"stream": 11}, {"current": 1}, {"captured": True}, {"device": 1},
+        {"hooked": "enter"}, {"hooked": "exit"}, {},
+    ]  # fmt: skip
+    bench.renew()
+    for change in changes:
+        facts = replace(usual, **change)
+        bench.check(facts, bench.call(facts), [])
 
 
 def _twice(bench: Bench) -> None:

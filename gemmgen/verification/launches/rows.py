@@ -22,6 +22,7 @@ from gemmgen.verification.launches.habits import (
 _FEW = ((64,), (80,), (72,), (7,), (300,), (2,))
 _MANY = ((1000,), (4096,), (16384,), (5,), (128,))
 """With these K also comes in other numbers of parts."""
+_WARMED = (1, 2, 7, 15, 16, 17, 48, 64, 65, 100, 128, 129, 200, 256, 500, 512)
 _LEADING = ((8, 8), (3, 5, 7), (2, 1))
 _KINDS, _MORE_KINDS = 2, 3
 """Of numbers that Triton compiles kernels for: multiples of 16, others; of parts, 1."""
@@ -40,6 +41,7 @@ def rows(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         _tells_far,
         _refuses,
         _keeps_few,
+        _warms,
     ):
         yield str(one.__doc__), partial(one, bench)
 
@@ -161,17 +163,21 @@ def _tells_far(bench: Bench) -> None:
 
 def _refuses(bench: Bench) -> None:
     """What is wrong with a call is said, whatever is known of others."""
-    bench.renew()
-    for sizes in _FEW[:2]:
-        _right(bench, bench.launcher, replace(bench.usual, rows=sizes))
-    for one in bench.plan.operands:
-        if "m" in one.axes:
-            facts = replace(bench.usual, rows=(96,))
-            size = {"m": 97, "n": facts.n}
-            shape = tuple(size[axis] for axis in one.axes)
-            views = {one.name: (shape, (*shape[1:], 1))}
-            if not _right(bench, bench.launcher, facts, views):
-                raise Wrong(f"{one.name} of other rows is not refused")
+    others: dict[tuple[int, ...], tuple[int, ...]] = {(96,): (97,)}
+    if OPERATIONS[bench.plan.op].leading:
+        others[2, 48] = (3, 32)
+    for sizes, wrong in others.items():
+        usual = replace(bench.usual, rows=sizes)
+        bench.renew()
+        for _ in range(3):
+            _right(bench, bench.launcher, usual)
+        for one in bench.plan.operands:
+            if "m" in one.axes:
+                shape = (*wrong, usual.n) if "n" in one.axes else wrong
+                steps = torch.empty(shape, device="meta").stride()
+                views = {one.name: (shape, steps)}
+                if not _right(bench, bench.launcher, usual, views):
+                    raise Wrong(f"{one.name} of other rows is not refused")
 
 
 def _keeps_few(bench: Bench) -> None:
@@ -186,6 +192,22 @@ def _keeps_few(bench: Bench) -> None:
                 facts, alive[-1], bench.perform(bench.launcher, facts, alive[-1]), []
             )
             check_kept(bench, most)
+
+
+def _warms(bench: Bench) -> None:
+    """After a warm-up no call of as many rows or fewer compiles anything."""
+    for n, k in ((64, 4096), (4096, 1024)):
+        bench.renew()
+        usual = replace(bench.usual, rows=(_WARMED[-1],), n=n, k=k)
+        positional, _ = bench.call(usual).arguments(0)
+        told = bench.launcher.warmup(*positional)  # type: ignore[attr-defined]
+        if not told or any(one.rows > _WARMED[-1] for one in told):
+            raise Wrong(f"a warm-up tells of {told}")
+        for count in _WARMED:
+            facts = replace(usual, rows=(count,))
+            made = bench.perform(bench.launcher, facts, bench.call(facts))
+            if made.through_triton or not made.launches:
+                raise Wrong(f"{count} rows are compiled after a warm-up\n{facts}")
 
 
 View = tuple[Sequence[int], Sequence[int]]

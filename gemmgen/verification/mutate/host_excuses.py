@@ -186,28 +186,28 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("statement dropped", "super().__init__()", _DICT),
     ),
     "_runtime/families.py": (
+        _Same(
+            "condition dropped",
+            "family.learning and torch.is_grad_enabled()",
+            _SLOWER,
+            "if bits % ALIGNED or torch.is_grad_enabled():",
+        ),
+        _Same(
+            "condition dropped",
+            "family.learning and torch.is_grad_enabled()",
+            _SLOWER,
+            "if bits % ALIGNED or family.learning:",
+        ),
+        _Same("always taken", "if bits % ALIGNED", _SLOWER),
+        _Same("condition dropped", "family not in", _SLOWER, "if family.alike:"),
+        _Same("never taken", "family not in", _SLOWER),
+        _Same("never taken", "if family.alike(", _SLOWER),
         _Same("argument by name dropped", "torch.empty_strided(", _OTHER_ENTRY),
         _Same("bound moved by one", "launch.sizes[0] > self.most", _SLOWER),
         _Same("bound moved by one", "self.most < M", _SLOWER),
     ),
     "_runtime/repeats.py": (
         _Same("argument by name dropped", "dynamic_dims_", "it is torch's default"),
-        _Same(
-            "condition dropped",
-            "repeat.learning and torch.is_grad_enabled()",
-            _SLOWER,
-            "if bits % ALIGNED or torch.is_grad_enabled():",
-        ),
-        _Same(
-            "condition dropped",
-            "repeat.learning and torch.is_grad_enabled()",
-            _SLOWER,
-            "if bits % ALIGNED or repeat.learning:",
-        ),
-        _Same("always taken", "if bits % ALIGNED", _SLOWER),
-        _Same("condition dropped", "repeat not in", _SLOWER, "if repeat.alike:"),
-        _Same("never taken", "repeat not in", _SLOWER),
-        _Same("never taken", "if repeat.alike(", _SLOWER),
         _Same("always taken", "if not discerning()", _SLOWER),
         _Same("always taken", "if any((one.data_ptr() % ALIGNED", _SLOWER),
         _Same("always false", "@functools.cache", _SLOWER),
@@ -215,7 +215,6 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("part of a key dropped", "torch.ones(4, 4)", _TRIAL),
         _Same("argument by name dropped", "torch.zeros(4, 4", _TRIAL),
         _Same("argument by name dropped", "torch.nn.Parameter(plain", _TRIAL),
-        _Same("condition dropped", "told and bool(", _TRIAL, "return told\n"),
         _Same(
             "bound moved by one",
             "before < distance < behind",
@@ -223,23 +222,9 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         ),
     ),
     "_runtime/launch_cache.py": (
-        _Same("always taken", "if out is None:", _NOT_ALIKE),
-        _Same(
-            "never taken",
-            "if out is None:",
-            _SLOWER,
-            "if False:\n            repeat, addresses =",
-        ),
-        _Same(
-            "never taken",
-            "if out is None:",
-            _SLOWER,
-            "if False:\n            latest.keep",
-        ),
-        _Same("never taken", "if repeat and repeat.device", _SLOWER),
+        _Same("never taken", "if family and family.device", _SLOWER),
         _Same("statement dropped", "latest.keep(", _SLOWER),
-        _Same("always taken", "if given:", _SLOWER),
-        _Same("argument by name dropped", "bound=Callable", _TYPES),
+        _Same("argument by name dropped", "covariant=True", _TYPES),
         _Same(
             "argument by name dropped", "**named", "it raises for the other arguments"
         ),
