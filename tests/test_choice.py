@@ -11,10 +11,11 @@ import pytest
 from gemmgen.cost.resources import fits
 from gemmgen.cost.time import MAX_STAGES, Sizes, fills, predicted_time
 from gemmgen.hardware.targets import TARGETS
+from gemmgen.runtime.tile import FILL
 from gemmgen.schedules import SCHEDULES, why_not
 from gemmgen.schedules.parts.memory import accumulator_registers
 from gemmgen.schedules.parts.schedule import Kernel
-from gemmgen.schedules.parts.tile import FILL, Product, Tile
+from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.model_table import (
     FEW,

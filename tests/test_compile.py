@@ -10,8 +10,9 @@ import triton
 from gemmgen.cost.resources import fits, shared_memory, why_not_compiled
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.output import alone
+from gemmgen.runtime.tile import FILL
 from gemmgen.schedules import SCHEDULES
-from gemmgen.schedules.parts.tile import FILL, Product, Tile
+from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.plan import Plan, load, plans
 from gemmgen.spec.parse import parse
 from gemmgen.verification.example import subject

@@ -18,9 +18,10 @@ from gemmgen.cost.time import (
     row_bytes,
 )
 from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.runtime.tile import FILL
 from gemmgen.schedules import SCHEDULES, why_not
 from gemmgen.schedules.parts.schedule import Kernel
-from gemmgen.schedules.parts.tile import FILL, Product, Tile
+from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.fallback_tiles import fallback_tiles
 from gemmgen.select.schedule_tiles import schedule_tiles
 

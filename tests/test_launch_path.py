@@ -30,9 +30,10 @@ from generated._runtime import (  # noqa: E402
     support,
 )  # fmt: skip
 from generated._runtime import table as table_  # noqa: E402
+from generated._runtime import tile as tile_  # noqa: E402
 
 CPU = torch.device("cpu")
-ANY = table_.ANY
+ANY = tile_.ANY
 
 
 # -- remembered ----------------------------------------------------------------------
@@ -68,12 +69,12 @@ def once(tile: Any, sizes: Any, device: Any) -> tuple[int, ...]:
 def tile(schedule: str = "tiled", sm: int = 80, *limits: float, **more: float) -> Any:
     M, N, K = limits or (ANY, ANY, ANY)
     sizes = {"m": 16, "n": 16, "k": 16, "group_m": 8, "split_k": 1, "stages": 2}
-    return table_.Tile(schedule, sm, M, N, K, **(sizes | {"warps": 4} | more))
+    return tile_.Tile(schedule, sm, M, N, K, **(sizes | {"warps": 4} | more))
 
 
 SIZE = SimpleNamespace(is_constexpr=False, do_not_specialize=False)
 KERNEL = SimpleNamespace(params=[SIZE] * 3)
-NUMBERED = SimpleNamespace(index=0)
+NUMBERED = torch.device("cpu", 0)
 """A device that is called 0."""
 
 
@@ -606,24 +607,72 @@ def test_a_row_for_full_waves_serves_what_keeps_processors_busy(
 ) -> None:
     monkeypatch.setattr(table_, "compute_capability", lambda device: 90)
     monkeypatch.setattr(table_, "num_sms", lambda device: 132)
-    table = (tile("tma", waves=table_.FULL), tile("tiled"))
+    table = (tile("tma", waves=tile_.FULL), tile("tiled"))
     assert table_.select(table, CPU, (M, N, 64), lambda _: ()) is table[row]
 
 
-def test_parts_fill_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_fill_the_processors() -> None:
+    fill = tile("split_k", split_k=tile_.FILL, k=64)
+    assert fill.splits(1, 10**6, 132) == 132
+    assert fill.splits(40, 10**6, 132) == 3
+    assert fill.splits(500, 10**6, 132) == 1
+    assert fill.splits(1, 1024, 132) == 1024 // (tile_.MIN_K_BLOCKS_PER_SPLIT * 64)
+    assert fill.splits(0, 0, 132) == 1
+    twice = fill._replace(split_k=2 * tile_.FILL)
+    assert twice.splits(1, 10**6, 132) == 264
+    assert twice.splits(40, 10**6, 132) == 6
+    assert twice.splits(1, 1024, 132) == 2 * fill.splits(1, 1024, 132)
+    assert twice.splits(500, 10**6, 132) == twice.splits(0, 0, 132) == 1
+    assert tile("split_k", split_k=5).splits(500, 16, 132) == 5
+
+
+RATES = tile_.Rates(2, 2, 1.0, 4e6, 2e7, 3e6, 2.0, 8e4)
+LARGE = tile("tma", m=128, n=128, k=64, block=0.4, once=2.0, launch=3.0, rates=RATES)
+SMALL = LARGE._replace(m=16, n=64, block=0.05, once=1.0)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "row"),
+    [
+        ((8, 4096, 4096), 2),
+        ((4096, 4096, 4096), 1),
+        ((128 * 11, 128 * 12, 8192), 1),
+        ((1, 64, 64), 0),
+    ],
+)
+def test_of_timed_tiles_the_fastest_serves(
+    monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, int, int], row: int
+) -> None:
+    """Rows before them come first, rows behind them are for what they cannot take."""
+    monkeypatch.setattr(table_, "compute_capability", lambda device: 90)
     monkeypatch.setattr(table_, "num_sms", lambda device: 132)
-    fill = tile("split_k", split_k=table_.FILL, k=64)
-    assert fill.splits(1, 10**6, CPU) == 132
-    assert fill.splits(40, 10**6, CPU) == 3
-    assert fill.splits(500, 10**6, CPU) == 1
-    assert fill.splits(1, 1024, CPU) == 1024 // (table_.MIN_K_BLOCKS_PER_SPLIT * 64)
-    assert fill.splits(0, 0, CPU) == 1
-    twice = fill._replace(split_k=2 * table_.FILL)
-    assert twice.splits(1, 10**6, CPU) == 264
-    assert twice.splits(40, 10**6, CPU) == 6
-    assert twice.splits(1, 1024, CPU) == 2 * fill.splits(1, 1024, CPU)
-    assert twice.splits(500, 10**6, CPU) == twice.splits(0, 0, CPU) == 1
-    assert tile("split_k", split_k=5).splits(500, 16, CPU) == 5
+    table = (tile("gemv", 80, 1, ANY, ANY), LARGE, SMALL, tile("tiled"))
+    assert table_.select(table, CPU, sizes, lambda _: ()) is table[row]
+    others = table_.select(table, CPU, sizes, lambda name: [BAD] * (name == "tma"))
+    assert others is table[0 if row == 0 else 3]
+
+
+def test_work_is_counted() -> None:
+    """By hand: 100 x 200 x 1000 in tiles of 64 x 128 x 64, in two parts, on 3 SMs."""
+    halved = tile("tma", m=64, n=128, k=64, split_k=2)
+    work = halved.work(100, 200, 1000, 3, RATES)
+    assert work.turns == 3  # 2 x 2 tiles, 2 parts each
+    assert work.blocks == 3 * 8  # of 16 K blocks
+    assert work.memory == 2 * 1000 * (100 + 200) + 2 * 100 * 200
+    assert work.read == 2 * 1000 * (2 * 100 + 2 * 200)
+    assert work.filled == 2 * 1000 * (4 * (64 + 128) - 2 * 100 - 2 * 200)
+    assert work.sums == 4 * 64 * 128 * 2
+    whole = halved._replace(split_k=1).work(100, 200, 1000, 4, RATES)
+    assert (whole.turns, whole.blocks, whole.sums) == (1, 16, 0)
+
+
+def test_the_slowest_of_loop_memory_and_l2_counts_most() -> None:
+    """A launch, then (27 + 64 + 125)^(1/3) = 6 microseconds, then the sums."""
+    work = tile_.Work(blocks=5, turns=2, memory=12, read=6, filled=4, sums=9)
+    rates = tile_.Rates(2, 2, 1.0, 4.0, 2.0, 2.0, 7.0, 3.0)
+    assert tile_.duration(work, 0.2, 1.0, 10.0, rates) == pytest.approx(10 + 6 + 7 + 3)
+    whole = work._replace(sums=0)
+    assert tile_.duration(whole, 0.2, 1.0, 10.0, rates) == pytest.approx(16)
 
 
 # -- descriptors and index types -----------------------------------------------------

@@ -15,9 +15,10 @@ from gemmgen.cost.resources import (
     threads,
 )
 from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.runtime.tile import FILL
 from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.memory import accumulator_registers
-from gemmgen.schedules.parts.tile import FILL, Product, Tile
+from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.fallback_tiles import fallback_tiles
 from gemmgen.select.nearest import nearest_fitting
 

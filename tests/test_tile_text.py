@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gemmgen.runtime.tile import FILL
 from gemmgen.schedules import SCHEDULES
-from gemmgen.schedules.parts.tile import FILL, Tile
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.tile_text import format_tile, parse_tile
 
 

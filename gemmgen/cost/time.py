@@ -11,9 +11,10 @@ from functools import cache
 from gemmgen.cost.mainloop import SECTOR, BlockCost, block_cost, epilogue_time
 from gemmgen.cost.resources import fits, resident
 from gemmgen.hardware.targets import Target
+from gemmgen.runtime.tile import FULL
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.schedule import Pause
-from gemmgen.schedules.parts.tile import FILL, MIN_K_BLOCKS_PER_SPLIT, Product, Tile
+from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.tables.layouts import LAYOUTS
 
 Sizes = tuple[int, int, int]
@@ -72,25 +73,15 @@ class Estimate:
 
 def parts_of(sizes: Sizes, tile: Tile, target: Target) -> int:
     """In how many parts K is cut; FILL makes as many as there are SMs for."""
-    if tile.split_k > 0:
-        return tile.split_k
     m, n, k = sizes
-    tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
-    times = tile.split_k // FILL
-    most = math.ceil(k / (MIN_K_BLOCKS_PER_SPLIT // times * tile.k))
-    return max(1, min(times * target.sms // max(1, tiles), most))
-
-
-FULL = 0.9
-"""Share of all SMs' turns that have a tile, for waves to be called full, as launchers
-have it."""
+    launched = tile.launched
+    return launched.splits(launched.tiles(m, n), k, target.sms)
 
 
 def fills(tile: Tile, sizes: Sizes, target: Target) -> bool:
     """Whether the tiles of a shape fill their waves, one tile an SM."""
     m, n, _ = sizes
-    tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
-    return tiles >= FULL * target.sms * math.ceil(tiles / target.sms)
+    return tile.launched._replace(waves=FULL).fills(m, n, target.sms)
 
 
 def row_bytes(sizes: Sizes, product: Product) -> tuple[int, int]:

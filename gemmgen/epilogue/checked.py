@@ -128,16 +128,13 @@ class Epilogue:
 
     @property
     def instructions(self) -> int:
-        """About how many instructions an element takes, for estimates of time.
-
-        A function is counted as 16: an exponential and a division are four each on a
-        unit a quarter as wide, beside a few multiplications.
-        """
+        """About how many instructions an element takes, for estimates of time."""
         parts = [
             part for statement in self.statements for part in walk(statement.value)
         ]
-        calls = sum(isinstance(part, Call) for part in parts)
-        return 16 * calls + sum(not isinstance(part, (Call, Name)) for part in parts)
+        called = [part.function for part in parts if isinstance(part, Call)]
+        calls = sum(OPS[name].instructions if name in OPS else 1 for name in called)
+        return calls + sum(not isinstance(part, (Call, Name)) for part in parts)
 
     @property
     def functions(self) -> tuple[str, ...]:

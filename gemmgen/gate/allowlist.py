@@ -8,6 +8,7 @@ import ast
 import builtins
 from collections.abc import Sequence
 
+from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules import SCHEDULES
 from gemmgen.tables.functions import OPS
 
@@ -40,7 +41,8 @@ _SHARED = {
     },
     "functions": {op.name for op in OPS.values() if not op.in_place},
     "support": {"rows"},
-    "table": {"ANY", "FILL", "FULL", "Tile", "one_a_raced_tile"},
+    "table": {"one_a_raced_tile"},
+    "tile": {"ANY", "FILL", "FULL", "Rates", "Tile"},
 }  # fmt: skip
 _SHARED["table"] |= {row.grid for row in SCHEDULES.values()}
 _OF_SHARED = set().union(*_SHARED.values())
@@ -51,7 +53,9 @@ _IMPORTS_FROM |= {
 _IMPORTS_FROM |= {(1, name): {("SCHEDULE", name.upper())} for name in SCHEDULES}
 _IMPORTS_FROM[1, "tiles"] = {("TILES", None)}
 _IMPORTS_FROM[1, "epilogue"] = {("epilogue", None)}
-_OF_SHARED |= {"TILES", "epilogue", *map(str.upper, SCHEDULES)}
+_RATES = tuple(map(str.upper, TARGETS))
+"""What tables call the rates of a target."""
+_OF_SHARED |= {"TILES", "epilogue", *_RATES, *map(str.upper, SCHEDULES)}
 _BUILTINS = {"float", "min", "range", "tuple"}
 _ATTRIBUTES = {
     "torch": {"Tensor", "float16", "bfloat16", "float32", "float64"},
@@ -123,9 +127,10 @@ _DATA = {
     "LAUNCHES": "Launches",
     "SCHEDULE": "Schedule",
     "TILES": "Tile",
+    **dict.fromkeys(_RATES, "Rates"),
 }
 """What a file may have beside functions, and what that calls."""
-_OF_TILES = {"ANY", "FILL", "FULL"}
+_OF_TILES = {"ANY", "FILL", "FULL", *_RATES}
 
 
 def _is_data(statement: ast.Assign) -> bool:
@@ -158,7 +163,7 @@ def _is_plain(node: ast.expr) -> bool:
         case ast.Constant(str(word)):
             return word.isidentifier()
         case ast.Constant(value):
-            return isinstance(value, int)
+            return isinstance(value, int | float)
         case ast.Tuple(elts):
             return all(isinstance(one, ast.Name) for one in elts)
     return isinstance(node, ast.Name)

@@ -23,6 +23,7 @@ SHARED = tuple(
         "__init__",
         "package",
         "names",
+        "tile",
         "support",
         "device",
         "functions",

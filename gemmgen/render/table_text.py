@@ -4,7 +4,9 @@ import textwrap
 from dataclasses import dataclass
 
 from gemmgen.render.names import WIDTH
-from gemmgen.schedules.parts.tile import FILL, Product
+from gemmgen.runtime.tile import FILL
+from gemmgen.schedules.parts.tile import Product
+from gemmgen.select.costs import Costs, rates_of
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
 
@@ -23,14 +25,34 @@ class TableText:
     @property
     def doc(self) -> str:
         """How a call finds its row, and who chose them."""
+        costs = (
+            "Of those with rates it takes the one that they predict to be the fastest, "
+            "from microseconds for a block of K, a tile and a launch."
+        )
         full = "One that asks for FULL waves takes sizes whose tiles keep all SMs busy."
         told = [
+            *([costs] if self.costs else []),
             "GPUs that do not have a tile's bytes of shared memory pass it over.",
             *([full] if self.full else []),
             f"{self.plan.chosen_by}.",
         ]
         first = "A call takes the first tile whose sm, M, N and K hold its own."
         return f'"""{first}\n\n{textwrap.fill(" ".join(told), WIDTH)}\n"""'
+
+    @property
+    def costs(self) -> dict[str, Costs]:
+        """By the name that rows have for their rates."""
+        return {_rates_name(row): row.costs for row in self.plan.rows if row.costs}
+
+    @property
+    def rates(self) -> list[str]:
+        """Lines that say how fast GPUs are."""
+        found = []
+        for name, costs in self.costs.items():
+            rates = rates_of(self.plan.product, costs.rates)
+            told = (f"{key}={_number(value)}" for key, value in rates._asdict().items())
+            found.append(f"{name} = Rates({', '.join(told)})")
+        return found
 
     @property
     def imports(self) -> list[str]:
@@ -41,14 +63,17 @@ class TableText:
             "FILL": any(row.tile.split_k < 0 for row in rows),
             "FULL": self.full,
         }
-        return [*(name for name, needed in used.items() if needed), "Tile"]
+        rates = ["Rates"] if self.costs else []
+        return [*(name for name, needed in used.items() if needed), *rates, "Tile"]
 
     @property
     def rows(self) -> list[str]:
         """The dispatch table, its columns aligned under their names."""
-        waves = ["waves" if self.full else ""]
-        cells = (_cells(row, self.plan.product) for row in self.plan.rows)
-        rows = [[*_COLUMNS, *waves], *cells]
+        more = ["waves"] if self.full or self.costs else []
+        more += _COSTS if self.costs else []
+        width = len(_COLUMNS) + len(more)
+        cells = (_cells(row, self.plan.product)[:width] for row in self.plan.rows)
+        rows = [[*_COLUMNS, *more], *cells]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         heads, *lines = [
             ", ".join(
@@ -69,6 +94,7 @@ _COLUMNS = (
     *("m", "n", "k", "group_m", "split_k", "stages", "warps"),
     "shared",
 )
+_COSTS = ("block", "once", "launch", "rates")
 
 
 def _commas_first(line: str) -> str:
@@ -94,5 +120,24 @@ def _cells(row: Row, product: Product) -> list[str]:
         *map(str, sizes),
         split_k,
         *map(str, (tile.stages, tile.warps, row.shared_memory(product))),
-        "FULL" if row.full else "",
+        *_costs(row, product),
     ]
+
+
+def _costs(row: Row, product: Product) -> tuple[str, ...]:
+    """Whether waves must be full, and what a tile costs, where that is known."""
+    if row.costs is None:
+        return ("FULL" if row.full else "", "", "", "", "")
+    cost = row.costs.tiles[row.tile]
+    numbers = (cost.block, cost.tile(row.tile, product), cost.launch)
+    return ("0", *(f"{number:.4g}" for number in numbers), _rates_name(row))
+
+
+def _rates_name(row: Row) -> str:
+    """`SM_90`."""
+    return row.target.name.upper()
+
+
+def _number(value: float) -> str:
+    """A number of four digits, as Python has it."""
+    return f"{round(value):_}" if value >= 1000 else f"{value:.4g}"

@@ -16,7 +16,8 @@ from .launch import Block, Launch
 from .names import CONSTANTS, stride_name
 from .replay import run
 from .support import index_dtype, row_divisibility
-from .table import Tile, select
+from .table import select
+from .tile import Tile
 
 Grid = Callable[[Any, tuple[int, int, int], torch.device], Any]
 

@@ -17,8 +17,9 @@ from .launch import Block, Launch
 from .packed import Compiled, Maps, kind_of, likenesses
 from .repeats import ALIGNED, Leading, Shape, alike, simple
 from .replay import Ready, Sized
-from .support import empty, steps
-from .table import Tile, first
+from .support import empty, num_sms, steps
+from .table import best
+from .tile import Tile
 
 MOST = 2**31 - 1  # rows and offsets that 32 bits hold
 MOST_ROWS = 8192  # numbers of rows whose tile a family remembers
@@ -102,7 +103,8 @@ class Family:
 
     def choose(self, M: int) -> Sized | None:
         """Return what launches the tile that serves M rows, if that is known."""
-        kinds = self.ready.get(first(self.tiles, M, self.sizes[1], self.where))
+        _, N, K = self.sizes
+        kinds = self.ready.get(best(self.tiles, (M, N, K), num_sms(self.where)))
         if kinds is None or self.most < M:
             return None
         known = next(iter(kinds.values()))
@@ -257,11 +259,12 @@ def needed(family: Family, most: int) -> list[Warmed]:
     A tile comes again if the rows, or the parts of K, are 1 or a multiple of 16.
     """
     _, N, K = family.sizes
+    sms = num_sms(family.where)
     found: dict[tuple, int] = {}
     for M in range(1, most + 1):
-        tile = first(family.tiles, M, N, family.where)
+        tile = best(family.tiles, (M, N, K), sms)
         if tile is not None:
-            parts = tile.splits(tile.tiles(M, N), K, family.where)
+            parts = tile.splits(tile.tiles(M, N), K, sms)
             kinds = [(size == 1, size % 16 == 0) for size in (M, parts)]
             found.setdefault((tile, *kinds), M)
     return [Warmed(M, tile) for (tile, *_), M in found.items()]

@@ -12,7 +12,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as GluonDes
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from .support import INTERPRETED
-from .table import Tile
+from .tile import Tile
 
 # Whether descriptors can be asked to round, as those of newer Tritons can.
 ROUNDS = "round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__

@@ -17,11 +17,6 @@ import triton.language as tl
 INTERPRETED = triton.knobs.runtime.interpret
 
 
-def cdiv(size: int, step: int) -> int:
-    """Return size / step, rounded up. Triton's own takes 3 us of CPU."""
-    return -(-size // step)
-
-
 @functools.cache
 def num_sms(device: torch.device) -> int:
     """Return the number of SMs; the interpreter makes do with two."""

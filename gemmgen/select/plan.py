@@ -3,7 +3,7 @@
 A `Plan` is plain data and the only input of templates and of checks.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from gemmgen.problem.tensors import Operand, Result
 from gemmgen.problem.workload import product_of
 from gemmgen.schedules import SCHEDULES, by_file
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
+from gemmgen.select.costs import Costs, kind_of
 from gemmgen.select.table import BY_ARCHITECTURE, Row, Table
 from gemmgen.select.tiling import choose, schedule_text, tiles_text
 from gemmgen.select.tuning_file import Tuning, beside
@@ -165,6 +166,7 @@ class _Planner:
         }  # fmt: skip
         self.tuned = {name: one.kernels[spec.name] for name, one in mine.items()}
         self.gpus = {name: one.gpu for name, one in mine.items()}
+        self.timed = [one for one in tunings if one.target in targets]
         rates = {one.target: one.rates for one in tunings if one.rates}
         self.targets = [
             replace(TARGETS[name], rates=rates.get(name, TARGETS[name].rates))
@@ -187,7 +189,8 @@ class _Planner:
         epilogue = self.epilogue((a.name, b.name), operation.result)
         operands, results = self.bound(epilogue, accumulator, out)
         product = product_of(spec, precision, epilogue, operands, results)
-        tables, configs = self.tiles(product, epilogue)
+        costs = self.costs(product)
+        tables, configs = self.tiles(product, epilogue, costs)
         if self.errors or self.refused:
             raise SpecErrors(self.errors)
         return Plan(
@@ -209,24 +212,31 @@ class _Planner:
             tables=tables,
             configs=configs,
             tiles_text=tiles_text(spec),
-            chosen_by=self.chosen_by(),
+            chosen_by=self.chosen_by(costs),
         )
 
-    def chosen_by(self) -> str:
+    def costs(self, product: Product) -> dict[str, Costs]:
+        """What tiles of the kind cost, by target."""
+        kind = kind_of(product)
+        return {one.target: one.costs[kind] for one in self.timed if kind in one.costs}
+
+    def chosen_by(self, costs: Mapping[str, Costs]) -> str:
         """Who made the table: the model, or measurements where there are any."""
-        if self.spec.tiles or not self.gpus:
+        gpus = {one.target: one.gpu for one in self.timed if one.target in costs}
+        gpus |= self.gpus
+        if self.spec.tiles or not gpus:
             return "The model chose them"
-        found = [f"Timed on {gpu} for {name}" for name, gpu in self.gpus.items()]
+        found = [f"Timed on {gpu} for {name}" for name, gpu in gpus.items()]
         return ", ".join([*found, "else chosen by the model"])
 
     def tiles(
-        self, product: Product, epilogue: Epilogue
+        self, product: Product, epilogue: Epilogue, costs: Mapping[str, Costs]
     ) -> tuple[tuple[Table, ...], tuple[Tile, ...]]:
         """The tiles, unless something that they depend on was refused."""
         if self.refused & _OF_TILES:
             return (), ()
         try:
-            return choose(self.spec, self.targets, product, epilogue, self.tuned)
+            return choose(self.spec, self.targets, product, epilogue, self.tuned, costs)
         except SpecErrors as found:
             self.errors += found.errors
             return (), ()

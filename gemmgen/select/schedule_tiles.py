@@ -33,7 +33,7 @@ def schedule_tiles(
         if fma != ((m, n) == _FMA):
             continue
         stages = best_stages(tile, product, target)
-        if stages and _holds(tile, product, target, live_tiles):
+        if stages and holds(tile, product, target, live_tiles):
             found.append(replace(tile, stages=stages))
     return found
 
@@ -43,7 +43,7 @@ def _one_line(m: int, product: Product, target: Target) -> bool:
     return product.mma.terms > 1 or (target.unit == "tcgen05" and m >= 64)
 
 
-def _holds(tile: Tile, product: Product, target: Target, live_tiles: int) -> bool:
+def holds(tile: Tile, product: Product, target: Target, live_tiles: int) -> bool:
     """Whether a thread's registers hold the accumulator beside all else.
 
     The parts of a product split in three live there too.

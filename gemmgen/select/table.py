@@ -4,9 +4,11 @@ from dataclasses import dataclass, replace
 
 from gemmgen.cost.resources import shared_memory
 from gemmgen.hardware.targets import TARGETS, Rates, Target
+from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Tile
+from gemmgen.select.costs import Costs
 from gemmgen.select.decision_list import ANY, Rule
-from gemmgen.select.model_table import modelled
+from gemmgen.select.model_table import FEW, modelled
 from gemmgen.select.nearest import nearest_fitting
 
 
@@ -14,7 +16,8 @@ from gemmgen.select.nearest import nearest_fitting
 class Row:
     """For GPUs from `architecture` on and sizes up to M, N, K (None: any), a tile.
 
-    If `full`, only for M and N whose tiles fill the last wave of SMs.
+    If `full`, only for M and N whose tiles fill the last wave of SMs. Of those that
+    have `costs` a call takes the one that they predict to be the fastest.
     """
 
     architecture: int
@@ -23,6 +26,7 @@ class Row:
     tile: Tile
     k: int | None = None
     full: bool = False
+    costs: Costs | None = None
 
     @property
     def limits(self) -> tuple[int | None, int | None, int | None]:
@@ -55,11 +59,13 @@ BY_ARCHITECTURE = {target.architecture: target for target in TARGETS.values()}
 
 @dataclass(frozen=True)
 class Table:
-    """What the rows of a target come from: `measured` ones, or tiles to choose from.
+    """What the rows of a target come from: times, or tiles that the model judges.
 
-    `rates` are those of the target, calibrated or not. The model chooses among `tiles`;
-    after measured rows, for tensors that no descriptor can describe. After the `last`
-    of a module's tables comes no row that a GPU could take instead.
+    `rates` are those of the target, calibrated or not. `measured` are rules, and
+    `unaligned` those for tensors that no descriptor can describe; rows with `costs`
+    take the place of rules. Where nothing was measured, the model chooses among
+    `tiles`. After the `last` of a module's tables comes no row that a GPU could take
+    instead.
     """
 
     target: str
@@ -67,18 +73,40 @@ class Table:
     measured: tuple[Row, ...]
     tiles: tuple[Tile, ...]
     last: bool = False
+    unaligned: tuple[Row, ...] = ()
+    costs: tuple[Row, ...] = ()
 
     def rows(self, product: Product) -> tuple[Row, ...]:
         """The rows, in the order in which a launcher looks."""
-        rest = bool(self.measured)
-        rules = modelled(self.tiles, product, self.gpu, rest=rest) if self.tiles else ()
-        rows = (*self.measured, *(row(self.gpu, rule) for rule in rules))
+        rows = self.measured
+        if self.costs:
+            narrow = (row for row in self.modelled(product, rest=False) if _narrow(row))
+            rows = (*narrow, *self.costs)
+        rows += self.unaligned
+        if not (rows and serves_all(rows[-1])):
+            rows += self.modelled(product, rest=bool(rows))
         return (*rows, *_spare(rows[-1], product)) if self.last else rows
+
+    def modelled(self, product: Product, *, rest: bool) -> tuple[Row, ...]:
+        """What the model chooses, of the `rest` for tensors of any rows."""
+        rules = modelled(self.tiles, product, self.gpu, rest=rest) if self.tiles else ()
+        return tuple(row(self.gpu, rule) for rule in rules)
 
     @property
     def gpu(self) -> Target:
         """The target."""
         return replace(TARGETS[self.target], rates=self.rates)
+
+
+def serves_all(row: Row) -> bool:
+    """Whether no call passes a row over."""
+    return not schedule_of(row.tile).needs_aligned and row.limits == (None, None, None)
+
+
+def _narrow(row: Row) -> bool:
+    """Whether it is for one row or few columns, where no tile with costs was timed."""
+    few = row.m == 1 or (row.n is not None and row.n <= FEW.n[-1])
+    return few and not schedule_of(row.tile).described
 
 
 def _spare(last: Row, product: Product) -> tuple[Row, ...]:

@@ -14,9 +14,12 @@ from gemmgen.hardware.targets import Target
 from gemmgen.schedules import SCHEDULES, schedule_of, why_not
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import FALLBACK, GROUP_M, Product, Tile
+from gemmgen.select.costs import Costs
+from gemmgen.select.decision_list import Rule
 from gemmgen.select.fallback_tiles import fallback_tiles
+from gemmgen.select.model_table import describes_operands
 from gemmgen.select.nearest import nearest_fitting
-from gemmgen.select.schedule_tiles import schedule_tiles
+from gemmgen.select.schedule_tiles import holds, schedule_tiles
 from gemmgen.select.table import Row, Table, row
 from gemmgen.select.tuning_file import Measured
 from gemmgen.spec.parse import KernelSpec
@@ -35,10 +38,12 @@ def choose(
     product: Product,
     epilogue: Epilogue,
     tuned: Mapping[str, Measured],
+    costs: Mapping[str, Costs],
 ) -> tuple[tuple[Table, ...], tuple[Tile, ...]]:
     """The dispatch tables, newest architecture first, or runtime configurations.
 
-    `tuned` holds what was measured, by target; it decides where tiles are free. Raises
+    `tuned` holds what was measured of the kernel, by target, `costs` what was of others
+    of its kind: these, or else those, decide where tiles are free. Raises
     `SpecErrors` with every tile that a target cannot run.
     """
     if spec.autotune:
@@ -53,12 +58,19 @@ def choose(
     oldest = min(targets, key=lambda target: target.architecture)
     for target in sorted(targets, key=lambda target: -target.architecture):
         measured = None if spec.tiles else tuned.get(target.name)
-        rows = _measured_rows(spec, measured, product, target) if measured else []
-        tiles = []
-        if not (rows and _serves_all(rows[-1])):
-            tiles = _offered(spec, listed[target], epilogue, product, target)
-        last = target is oldest
-        tables.append(Table(target.name, target.rates, tuple(rows), tuple(tiles), last))
+        costs_here = None if spec.tiles else costs.get(target.name)
+        rules, unaligned = _measured_rows(spec, measured, product, target)
+        tables.append(
+            Table(
+                target.name,
+                target.rates,
+                rules,
+                tuple(_offered(spec, listed[target], epilogue, product, target)),
+                target is oldest,
+                unaligned,
+                _rows_with_costs(spec, costs_here, epilogue, product, target),
+            )
+        )
     return tuple(tables), ()
 
 
@@ -82,20 +94,55 @@ def _offered(
     return tiles
 
 
-def _serves_all(row: Row) -> bool:
-    return not schedule_of(row.tile).needs_aligned and row.limits == (None, None, None)
-
-
 def _measured_rows(
-    spec: KernelSpec, measured: Measured, product: Product, target: Target
-) -> list[Row]:
-    """The rows of a tuning file, but for schedules that the spec rules out."""
+    spec: KernelSpec, measured: Measured | None, product: Product, target: Target
+) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """The rows of a tuning file, but for schedules that the spec rules out.
+
+    Those for tensors that no descriptor can describe come apart.
+    """
+    if measured is None:
+        return (), ()
     serving = _serving(spec, product, target)
-    return [
-        row(target, rule)
-        for rule in (*measured.rules, *measured.unaligned)
-        if rule.tile.schedule in serving and not spills(rule.tile, product)
-    ]
+
+    def kept(rules: Sequence[Rule]) -> tuple[Row, ...]:
+        return tuple(
+            row(target, rule)
+            for rule in rules
+            if rule.tile.schedule in serving and not spills(rule.tile, product)
+        )
+
+    return kept(measured.rules), kept(measured.unaligned)
+
+
+def _rows_with_costs(
+    spec: KernelSpec,
+    costs: Costs | None,
+    epilogue: Epilogue,
+    product: Product,
+    target: Target,
+) -> tuple[Row, ...]:
+    """Rows of the tiles whose costs are known, that the kernel can have.
+
+    A persistent loop that waits for operands [m, n] overlaps less than what was timed.
+    """
+    if costs is None:
+        return ()
+    serving = _serving(spec, product, target)
+    return tuple(
+        Row(target.architecture, None, None, tile, costs=costs)
+        for tile in costs.tiles
+        if tile.schedule in serving
+        and not spills(tile, product)
+        and holds(tile, product, target, epilogue.live_tiles)
+        and fits(tile, product, target)
+        and not why_not_compiled(tile, product, target)
+        and not (
+            product.matrix_bytes
+            and schedule_of(tile).persistent
+            and not describes_operands(tile)
+        )
+    )
 
 
 def _outgrown(

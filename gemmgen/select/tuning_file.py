@@ -4,25 +4,33 @@
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
-from gemmgen.base.errors import Location, Mistakes, describe_value, one_of, unknown
+from gemmgen.base.errors import Location, Mistakes, describe_value, one_of
 from gemmgen.base.files import blamed
 from gemmgen.hardware.gpus import target_named
 from gemmgen.hardware.targets import TARGETS, Rates
 from gemmgen.schedules.parts.tile import Tile
+from gemmgen.select.costs import Costs, costs_text, read_costs
 from gemmgen.select.decision_list import ANY, Rule
-from gemmgen.select.tile_text import format_tile, parse_tile
+from gemmgen.select.tile_text import format_tile
+from gemmgen.select.tuning_values import (
+    check_keys,
+    entries,
+    number,
+    positive,
+    tile_of,
+)
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import Shape
 from gemmgen.yaml.reader import file_bytes, load
-from gemmgen.yaml.tree import UNKNOWN, Node, Value
+from gemmgen.yaml.tree import UNKNOWN, Node
 
 FOLDER = "tuning"
 _VERSION = 1
-_KEYS = ("gemmgen-tuning", "gpu", "target", "made", "rates", "kernels")
+_KEYS = ("gemmgen-tuning", "gpu", "target", "made", "rates", "costs", "kernels")
 _MEASURED = ("rules", "unaligned", "microseconds")
 _SIZES = ("M", "N", "K")
 Times = Mapping[Shape, Mapping[Tile, float]]
@@ -47,7 +55,8 @@ class Measured:
 class Tuning:
     """A tuning file: the GPU, its target, what made it, and its kernels.
 
-    `rates` are the model's constants for this GPU, where they were calibrated.
+    `rates` are the model's constants for this GPU, where they were calibrated, `costs`
+    those of tiles, by kind of product, where they were fitted.
     """
 
     gpu: str
@@ -55,6 +64,7 @@ class Tuning:
     made: Mapping[str, str]
     kernels: Mapping[str, Measured]
     rates: Rates | None = None
+    costs: Mapping[str, Costs] = field(default_factory=dict)
 
     @property
     def file_name(self) -> str:
@@ -74,6 +84,8 @@ class Tuning:
         if self.rates:
             rates = asdict(self.rates).items()
             lines += ["rates:", *(f"  {key}: {value:.3g}" for key, value in rates)]
+        if self.costs:
+            lines += ["costs:", *costs_text(self.costs)]
         lines.append("kernels:")
         for name, measured in self.kernels.items():
             lines.append(f"  {name}:")
@@ -116,9 +128,9 @@ def read(path: Path) -> Tuning:
     mistakes = Mistakes()
     with blamed("read", path):
         root = load(file_bytes(path), str(path), mistakes)
-    _check_keys(root, _KEYS, mistakes)
+    check_keys(root, _KEYS, mistakes)
     version = root.child("gemmgen-tuning")
-    if version is None or _number(version) != _VERSION:
+    if version is None or number(version) != _VERSION:
         mistakes.add(root.location, f"gemmgen-tuning must be {_VERSION}")
     target = root.child("target")
     named = target_named(str(target and target.value))
@@ -127,20 +139,21 @@ def read(path: Path) -> Tuning:
         mistakes.add(place, "target is no architecture " + one_of(TARGETS))
     kernels = {
         name: _measured(node, mistakes)
-        for name, node in _entries(root.at("kernels"), "kernels", mistakes)
-        if _check_keys(node, _MEASURED, mistakes)
+        for name, node in entries(root.at("kernels"), "kernels", mistakes)
+        if check_keys(node, _MEASURED, mistakes)
     }
     made = {
         key: str(node.plain())
-        for key, node in _entries(root.at("made"), "made", mistakes)
+        for key, node in entries(root.at("made"), "made", mistakes)
     }
     gpu = root.child("gpu")
     if gpu is None or not isinstance(gpu.value, str) or not gpu.value.isprintable():
         place = gpu.location if gpu else root.location
         mistakes.add(place, "gpu must be a text of one line")
     rates = _rates(root.at("rates"), mistakes)
+    costs = read_costs(root.at("costs"), mistakes)
     mistakes.stop_if_any()
-    return Tuning(str(gpu and gpu.value), named or "", made, kernels, rates)
+    return Tuning(str(gpu and gpu.value), named or "", made, kernels, rates, costs)
 
 
 def _measured(node: Node, mistakes: Mistakes) -> Measured:
@@ -166,17 +179,9 @@ def kernel_places(path: Path) -> dict[str, Location]:
 def _rates(node: Node, mistakes: Mistakes) -> Rates | None:
     """The constants, if there are any: all of them, each a number above zero."""
     names = [one.name for one in fields(Rates)]
-    if node.value is None or not _check_keys(node, names, mistakes):
+    if node.value is None or not check_keys(node, names, mistakes):
         return None
-    values = {}
-    for name in names:
-        try:
-            values[name] = float(str(node.at(name).plain()))
-        except ValueError:
-            values[name] = 0.0
-        if not 0 < values[name] < ANY:
-            mistakes.add(node.at(name).location, f"{name} must be a number above zero")
-    return Rates(**values)
+    return Rates(**{name: positive(node.at(name), name, mistakes) for name in names})
 
 
 def _rules(node: Node, mistakes: Mistakes) -> Iterator[tuple[Rule, Location]]:
@@ -185,11 +190,11 @@ def _rules(node: Node, mistakes: Mistakes) -> Iterator[tuple[Rule, Location]]:
             node.location, f"rules are a list, not {describe_value(node.value)}"
         )
     for item in node.items:
-        if not _check_keys(item, (*_SIZES, "waves", "tile"), mistakes):
+        if not check_keys(item, (*_SIZES, "waves", "tile"), mistakes):
             continue
         limits = [_limit(item.child(size), size, mistakes) for size in _SIZES]
         text = item.at("tile")
-        tile = _tile(text.value, text.location, mistakes)
+        tile = tile_of(text.value, text.location, mistakes)
         waves = item.child("waves")
         if waves is not None and waves.value != "full":
             said = f"waves must be full, not {describe_value(waves.value)}"
@@ -202,29 +207,17 @@ def _rules(node: Node, mistakes: Mistakes) -> Iterator[tuple[Rule, Location]]:
 def _limit(node: Node | None, size: str, mistakes: Mistakes) -> float:
     if node is None:
         return ANY
-    number = _number(node)
-    if isinstance(number, int) and 1 <= number <= shapes.LARGEST:
-        return number
+    found = number(node)
+    if isinstance(found, int) and 1 <= found <= shapes.LARGEST:
+        return found
     if node.value is not UNKNOWN:
         said = f"{size} must be a whole number from 1 to {shapes.LARGEST}"
         mistakes.add(node.location, f"{said}, not {describe_value(node.value)}")
     return ANY
 
 
-def _tile(text: Value, place: Location, mistakes: Mistakes) -> Tile | None:
-    if not isinstance(text, str):
-        if text is not UNKNOWN:
-            mistakes.add(place, f"a tile must be a text, not {describe_value(text)}")
-        return None
-    try:
-        return parse_tile(text)
-    except ValueError as error:
-        mistakes.add(place, str(error))
-        return None
-
-
 def _shapes(node: Node, mistakes: Mistakes) -> Iterator[tuple[Shape, Node]]:
-    for text, each in _entries(node, "microseconds", mistakes):
+    for text, each in entries(node, "microseconds", mistakes):
         try:
             yield shapes.parse(text), each
         except ValueError as error:
@@ -232,8 +225,8 @@ def _shapes(node: Node, mistakes: Mistakes) -> Iterator[tuple[Shape, Node]]:
 
 
 def _times(node: Node, mistakes: Mistakes) -> Iterator[tuple[Tile, float]]:
-    for text, each in _entries(node, "times", mistakes):
-        tile, time = _tile(text, node.keys[text], mistakes), _number(each)
+    for text, each in entries(node, "times", mistakes):
+        tile, time = tile_of(text, node.keys[text], mistakes), number(each)
         if time is None or not 0 < time < ANY:
             if each.value is not UNKNOWN:
                 said = (
@@ -242,35 +235,3 @@ def _times(node: Node, mistakes: Mistakes) -> Iterator[tuple[Tile, float]]:
                 mistakes.add(each.location, said)
         elif tile:
             yield tile, time * 1e-6
-
-
-def _number(node: Node) -> float | None:
-    """The number that a node holds; Python counts True as one."""
-    value = node.value
-    return (
-        value
-        if isinstance(value, int | float) and not isinstance(value, bool)
-        else None
-    )
-
-
-def _entries(node: Node, what: str, mistakes: Mistakes) -> Iterator[tuple[str, Node]]:
-    """The entries of a map; nothing at all is an empty one."""
-    if not isinstance(node.value, dict) and node.value not in (None, UNKNOWN):
-        mistakes.add(
-            node.location, f"{what} must be a map, not {describe_value(node.value)}"
-        )
-    yield from node.entries.items()
-
-
-def _check_keys(node: Node, allowed: Collection[str], mistakes: Mistakes) -> bool:
-    """Whether it is a map; note it where it is none, and keys that say nothing."""
-    if not isinstance(node.value, dict):
-        if node.value is not UNKNOWN:
-            said = f"expected a map with {', '.join(allowed)}"
-            mistakes.add(node.location, f"{said}, not {describe_value(node.value)}")
-        return False
-    for key in node.entries:
-        if key not in allowed:
-            mistakes.add(node.keys[key], unknown("key", key, allowed))
-    return True

@@ -44,6 +44,10 @@ class Op:
     of the roundoff u of the arithmetic (2^-24 for fp32): `result` is its largest
     magnitude, the arguments are those farthest from zero. `rounds_once` says that it is
     one IEEE operation, hence exact where its result has few enough bits.
+
+    `instructions` is what it adds to the machine code for an element, for estimates of
+    time; one of the special unit, which is a quarter as wide, counts four times (fp32,
+    sm_90, Triton 3.6).
     """
 
     name: str
@@ -55,6 +59,7 @@ class Op:
     rounding: Rule
     steps: tuple[str, ...] = ()
     rounds_once: bool = False
+    instructions: int = 16
 
     @property
     def in_place(self) -> bool:
@@ -74,6 +79,7 @@ OPS: dict[str, Op] = {
             "relu", ("x",), "max(x, 0); NaN stays NaN.",
             f"tl.maximum(x, 0.0, {NAN})",
             lambda torch, x: torch.relu(x), lipschitz(1.0), NONE,
+            instructions=1,
         ),
         Op(
             "leaky_relu", ("x", "slope"), "x where it is positive, else slope * x.",
@@ -86,12 +92,14 @@ OPS: dict[str, Op] = {
                 ),
             ),
             relative(1.0), rounds_once=True,
+            instructions=3,
         ),
         Op(
             "gelu", ("x",), "x times the normal distribution function of x.",
             "0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))",
             lambda torch, x: torch.nn.functional.gelu(x), lipschitz(1.13),
             beside_argument(8.0),
+            instructions=35,
         ),
         Op(
             "gelu_tanh", ("x",), "The tanh approximation of gelu, as x * sigmoid(2 u).",
@@ -103,6 +111,7 @@ OPS: dict[str, Op] = {
                 "# z = -2 u log2(e), where u = sqrt(2 / pi) (x + 0.044715 x^3)",
                 "z = -x * (2.302208198144325 + 0.1029432395800235 * x * x)",
             ),
+            instructions=14,
         ),
         Op(
             "silu", ("x",), "x * sigmoid(x).",
@@ -110,12 +119,14 @@ OPS: dict[str, Op] = {
             lambda torch, x: torch.nn.functional.silu(x), lipschitz(1.1),
             # Where exp(-x) is beyond 2^126, up to 89 * 2^-126 is lost.
             through_small_exp(16.0, 2.0, lost=2.0**-95),
+            instructions=11,
         ),
         Op(
             "sigmoid", ("x",), "1 / (1 + exp(-x)).",
             "fast_divide(1.0, 1.0 + fast_exp2(-1.4426950408889634 * x))",
             lambda torch, x: torch.sigmoid(x), lipschitz(0.25),
             through_small_exp(16.0, 2.0, lost=2.0**-101),
+            instructions=11,
         ),
         Op(
             "tanh", ("x",), "Hyperbolic tangent; a Padé quotient where it is small.",
@@ -129,6 +140,7 @@ OPS: dict[str, Op] = {
                 "e = fast_exp2(2.885390081777927 * x)",
                 "large = 1.0 - fast_divide(2.0, 1.0 + e)",
             ),
+            instructions=33,
         ),
         Op(
             "exp", ("x",), "e to the power x.",
@@ -139,6 +151,7 @@ OPS: dict[str, Op] = {
                 lambda torch, x, dx: torch.exp(x) * torch.expm1(dx),
             ),
             through_exp(8.0, 2.0),
+            instructions=8,
         ),
         Op(
             "log", ("x",), "Natural logarithm.",
@@ -148,6 +161,7 @@ OPS: dict[str, Op] = {
                 "-log(1 - e / x)", lambda torch, x, dx: -torch.log1p(-dx / x)
             ),
             beside_one(4.0),
+            instructions=26,
         ),
         Op(
             "sqrt", ("x",), "Square root.",
@@ -155,6 +169,7 @@ OPS: dict[str, Op] = {
             lambda torch, x: torch.sqrt(x),
             where_positive("e / sqrt(x)", lambda torch, x, dx: dx / x.sqrt()),
             relative(4.0),
+            instructions=4,
         ),
         Op(
             "rsqrt", ("x",), "1 / sqrt(x).",
@@ -165,16 +180,19 @@ OPS: dict[str, Op] = {
                 lambda torch, x, dx: (x - dx).rsqrt() - x.rsqrt(),
             ),
             relative(6.0),
+            instructions=4,
         ),
         Op(
             "erf", ("x",), "Error function.",
             "tl.erf",
             lambda torch, x: torch.erf(x), lipschitz(1.13), relative(8.0),
+            instructions=31,
         ),
         Op(
             "abs", ("x",), "Absolute value.",
             "tl.abs",
             lambda torch, x: torch.abs(x), lipschitz(1.0), NONE,
+            instructions=1,
         ),
         Op(
             "square", ("x",), "x * x.",
@@ -183,6 +201,7 @@ OPS: dict[str, Op] = {
             Rule("(2 |x| + e) e", lambda torch, x, dx: (2.0 * x.abs() + dx) * dx),
             relative(1.0),
             rounds_once=True,
+            instructions=1,
         ),
         Op(
             "softplus", ("x",), "log(1 + exp(x)); x itself above 20, as in torch.",
@@ -194,6 +213,7 @@ OPS: dict[str, Op] = {
                 "w = 1.0 + t",
                 "log1p_t = tl.where(w == 1.0, t, tl.log(w) * (t / (w - 1.0)))",
             ),
+            instructions=51,
         ),
         Op(
             "hardswish", ("x",), "x * clamp(x + 3, 0, 6) / 6.",
@@ -204,21 +224,25 @@ OPS: dict[str, Op] = {
                 f"gate = tl.maximum(x + 3.0, 0.0, {NAN})",
                 f"gate = tl.minimum(gate, 6.0, {NAN})",
             ),
+            instructions=5,
         ),
         Op(
             "minimum", ("x", "y"), "The smaller; NaN if either is.",
             f"tl.minimum(x, y, {NAN})",
             lambda torch, x, y: torch.minimum(x, y), LARGEST, NONE,
+            instructions=1,
         ),
         Op(
             "maximum", ("x", "y"), "The larger; NaN if either is.",
             f"tl.maximum(x, y, {NAN})",
             lambda torch, x, y: torch.maximum(x, y), LARGEST, NONE,
+            instructions=1,
         ),
         Op(
             "clamp", ("x", "lo", "hi"), "x kept in [lo, hi]; NaN stays NaN.",
             f"tl.minimum(tl.maximum(x, lo, {NAN}), hi, {NAN})",
             lambda torch, x, lo, hi: torch.clamp(x, lo, hi), LARGEST, NONE,
+            instructions=2,
         ),
     )
 }  # fmt: skip

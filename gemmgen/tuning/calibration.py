@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 from gemmgen.base.errors import UsageError
@@ -10,10 +11,11 @@ from gemmgen.cost.time import predicted_time
 from gemmgen.hardware.targets import TARGETS, Rates, Target
 from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select import tuning_file
+from gemmgen.select.costs import kind_of
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tuning_file import Tuning
 from gemmgen.spec.shapes import Shape
-from gemmgen.tuning.record import measured, write
+from gemmgen.tuning.record import measured, rewrite, write
 
 OnStep = Callable[[str], object]
 
@@ -51,8 +53,8 @@ class _Timing:
 def calibrate(specs: Sequence[Path], on_step: OnStep | None = None) -> dict[Path, Fit]:
     """Fit the model to the times in each tuning file; make its rules anew.
 
-    Needs no GPU. `on_step` is told how far off the model is. Raises `UsageError` if
-    there is no tuning file beside the first spec.
+    Needs no GPU; without torch costs stay as they are. `on_step` is told how far off
+    the model is. Raises `UsageError` if there is no tuning file beside the first spec.
     """
     plans = {plan.name: plan for spec in specs for plan in load(spec)}
     paths = tuning_file.beside(specs[0])
@@ -69,8 +71,13 @@ def calibrate(specs: Sequence[Path], on_step: OnStep | None = None) -> dict[Path
         tuning = replace(tuning, rates=target.rates)
         for name, known in tuning.kernels.items():
             if name in plans:
-                again = measured(plans[name], target, known.times)
+                costs = kind_of(plans[name].product) in tuning.costs
+                again = measured(plans[name], target, known.times, costs)
                 tuning = write(path, tuning, name, again)
+        if find_spec("torch"):
+            from gemmgen.tuning.costs import with_costs
+
+            rewrite(path, with_costs(tuning, plans, target, on_step))
     return fits
 
 

@@ -16,12 +16,17 @@ from gemmgen.schedules.parts.tile import GROUP_M, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.spec.shapes import Shape
 
-MOST = 48
+MOST = 96
 """Tiles that are timed at a shape: the model's best..."""
-_MOST_EACH = 18
-"""... and of one schedule at most so many, for the model may favour one..."""
+_SLOWER = 1.9
+"""... up to those that it thinks so many times as slow, for it is rough..."""
+_MOST_WITHOUT = 12
+"""... and of schedules that take no descriptors so many, where others serve too..."""
 _MOST_OF_FEW = 24
 """... but more where rows are not aligned, for few schedules serve such."""
+KEPT, AS_SLOW = 32, 1.35
+"""Tiles whose times a tuning file keeps at a shape, and how many times as long as the
+fastest they may take: slower ones are chosen nowhere."""
 _MOST_REGISTERS = 128
 """Of the accumulator in a thread; the rest is for addresses and the epilogue."""
 _GROUPS = (2, 16)
@@ -32,12 +37,18 @@ _MOST_GROUPED = 5
 
 
 def candidates(plan: Plan, target: Target) -> list[Tile]:
-    """Every candidate of the schedules that can serve the kernel, and its table's.
+    """Every candidate of the schedules that can serve the kernel, and its table's."""
+    own = [tile for where, tile in plan.tiles if where == target]
+    fitting = [*own, *searched(plan, target)]
+    return list(dict.fromkeys([*fitting, *_grouped(fitting)]))
+
+
+def searched(plan: Plan, target: Target) -> list[Tile]:
+    """Every candidate of the schedules that can serve the kernel.
 
     Where the model sees no difference, descriptors come before pointers, and the
     fallback last.
     """
-    own = [tile for where, tile in plan.tiles if where == target]
     kernel = Kernel(plan.layout, plan.product, target)
     rows = sorted(reversed(SCHEDULES.values()), key=lambda row: not row.described)
     found = [
@@ -47,8 +58,7 @@ def candidates(plan: Plan, target: Target) -> list[Tile]:
         for tile in row.search(plan.product)
     ]
     deepest = [_deepest(tile, plan, target) for tile in found]
-    fitting = [*own, *(tile for tile in deepest if tile)]
-    return list(dict.fromkeys([*fitting, *_grouped(fitting)]))
+    return [tile for tile in deepest if tile]
 
 
 def at_shape(
@@ -65,13 +75,18 @@ def at_shape(
         and tile.group_m == GROUP_M
         and shape.m <= (schedule_of(tile).most_rows_timed or shape.m)
     ]
-    serving.sort(key=lambda tile: predicted_time(shape, tile, plan.product, target))
+    times = {
+        tile: predicted_time(shape, tile, plan.product, target) for tile in serving
+    }
+    serving.sort(key=lambda tile: times[tile])
     described = any(SCHEDULES[schedule].described for schedule in able)
-    most_each = _MOST_EACH if described else _MOST_OF_FEW
+    most_without = _MOST_WITHOUT if described else _MOST_OF_FEW
     kept: list[Tile] = []
     for tile in serving:
         same = [other for other in kept if other.schedule == tile.schedule]
-        if len(same) < most_each and len(kept) < MOST:
+        few = len(same) < most_without or schedule_of(tile).described
+        near = times[tile] <= _SLOWER * times[serving[0]]
+        if few and near and len(kept) < MOST:
             kept.append(tile)
     persistent = [tile for tile in kept if schedule_of(tile).persistent]
     grouped = [

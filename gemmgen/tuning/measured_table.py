@@ -81,6 +81,16 @@ def rules_for(
     return rules, reached([*rules, *others])[len(rules) :]
 
 
+def unaligned_rules(plan: Plan, target: Target, times: Times) -> list[Rule]:
+    """The table for tensors that no descriptor can describe alone."""
+    rest = {
+        shape: each
+        for shape, each in times.items()
+        if not any(schedule_of(tile).described for tile in each)
+    }
+    return reached(_decided(rest, plan, target, ROUGH, aligned=False))
+
+
 def _decided(
     times: Times,
     plan: Plan,

@@ -11,13 +11,19 @@ from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.tuning_file import Measured, Tuning
 from gemmgen.spec.shapes import Shape
-from gemmgen.tuning.measured_table import rules_for
+from gemmgen.tuning.measured_table import rules_for, unaligned_rules
 
 
 def measured(
-    plan: Plan, target: Target, times: Mapping[Shape, Mapping[Tile, float]]
+    plan: Plan, target: Target, times: Mapping[Shape, Mapping[Tile, float]], costs: bool
 ) -> Measured:
-    """The times of a kernel with the rules that follow from them."""
+    """The times of a kernel with the rules that follow from them.
+
+    With `costs` of its tiles there are rules for tensors alone that no descriptor can
+    describe.
+    """
+    if costs:
+        return Measured((), tuple(unaligned_rules(plan, target, times)), dict(times))
     described, plain = rules_for(plan, target, times)
     return Measured(tuple(described), tuple(plain), dict(times))
 
@@ -25,7 +31,12 @@ def measured(
 def write(path: Path, tuning: Tuning, name: str, found: Measured) -> Tuning:
     """Put one kernel's results into the file; return all that it holds then."""
     tuning = replace(tuning, kernels={**tuning.kernels, name: found})
+    rewrite(path, tuning)
+    return tuning
+
+
+def rewrite(path: Path, tuning: Tuning) -> None:
+    """Put all of it into the file."""
     with blamed("write", path), pinned(path.parent, write=True) as folder:
         assert folder is not None
         folder.apply({path.name: tuning.as_text()})
-    return tuning

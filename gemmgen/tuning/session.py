@@ -14,12 +14,14 @@ from gemmgen.measurement import Gpu, environment
 from gemmgen.measurement.gpu import architecture, require
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select import tuning_file
+from gemmgen.select.costs import kind_of
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tile_text import format_tile
 from gemmgen.select.tuning_file import Measured, Tuning
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import Shape
-from gemmgen.tuning.record import measured, write
+from gemmgen.tuning.costs import kinds, with_costs
+from gemmgen.tuning.record import measured, rewrite, write
 from gemmgen.tuning.trial import Trial
 
 OnDone = Callable[[str], object]
@@ -54,7 +56,9 @@ def tune(
     tuning = Tuning(made["gpu"], target.name, made, {})
     path = specs[0].parent / tuning_file.FOLDER / tuning.file_name
     before = tuning_file.read(path) if path.exists() else tuning
-    tuning = replace(tuning, kernels=before.kernels, rates=before.rates)
+    tuning = replace(
+        tuning, kernels=before.kernels, rates=before.rates, costs=before.costs
+    )
     device = Gpu()
     for name, its_shapes in wanted.items():
         trial = Trial(plans[name], target, device)
@@ -66,11 +70,15 @@ def tune(
             if on_done:
                 on_done(f"{name} {shape}")
             # Choosing takes a while: an interrupted run leaves the rules there were.
-            write(path, tuning, name, replace(was, times=dict(times)))
-        tuning = write(path, tuning, name, measured(plans[name], target, times))
+            interrupted = replace(was, times=dict(times))
+            tuning = write(path, tuning, name, interrupted)
+        costs = kind_of(plans[name].product) in kinds(plans, target, tuning.kernels)
+        found = measured(plans[name], target, times, costs)
+        tuning = write(path, tuning, name, found)
         for tile, why in trial.left_out.items():
             if on_left_out:
                 on_left_out(f"{name}: {format_tile(tile)}: {why}")
+    rewrite(path, with_costs(tuning, plans, target, on_done))
     return path
 
 

@@ -23,12 +23,10 @@ from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
 from gemmgen.select.tile_text import format_tile
 from gemmgen.spec.shapes import Shape
-from gemmgen.tuning.candidates import at_shape, candidates
+from gemmgen.tuning.candidates import AS_SLOW, KEPT, at_shape, candidates
 from gemmgen.verification.example import subject
 
 _FINALISTS = 8
-_KEPT = 16
-"""Tiles whose times a tuning file keeps at a shape: slower ones are chosen nowhere."""
 _FIRST_S, _FINAL_S = 0.15, 0.3
 """Seconds of the first race, among all, and of that among the finalists."""
 
@@ -72,7 +70,10 @@ class Trial:
         )
         # The losers' times, on the scale of the final: clocks drift between races.
         drift = final[best[0]].median / first[best[0]].median
-        kept = best[:_KEPT]
+        kept = [
+            tile for tile in best[:KEPT]
+            if first[tile].median <= AS_SLOW * first[best[0]].median
+        ]  # fmt: skip
         return {tile: drift * first[tile].median for tile in kept} | {
             tile: timing.median for tile, timing in final.items()
         }

@@ -2,23 +2,18 @@
 
 from dataclasses import dataclass
 
+from gemmgen.runtime.tile import ANY
+from gemmgen.runtime.tile import Tile as Launched
 from gemmgen.tables.dtypes import MMAS, Mma
 
 FALLBACK = "tiled"
 """The schedule that serves every call."""
-
-FILL = -1
-"""The split_k of a tile that is cut into as many parts as there are SMs for; a multiple
-of it makes so many programs for each."""
 
 GROUP_M = 8
 """Tiles a column of the L2 order; 4 to 16 hardly differ on square shapes."""
 
 LINE_BYTES = 128
 """A cache line: what a K block takes of each row, or a multiple of it."""
-
-MIN_K_BLOCKS_PER_SPLIT = 4
-"""K blocks of a part with FILL, one with 4 * FILL, as launchers have it."""
 
 
 @dataclass(frozen=True)
@@ -70,3 +65,10 @@ class Tile:
     def warpgroups(self) -> int:
         """Groups of four warps, one at least: what wgmma multiplies with."""
         return max(1, self.warps // 4)
+
+    @property
+    def launched(self) -> Launched:
+        """The tile as launchers have it, for any GPU and sizes."""
+        sides = (self.m, self.n, self.k, self.group_m)
+        how = (self.split_k, self.stages, self.warps)
+        return Launched(self.schedule, 0, ANY, ANY, ANY, *sides, *how)

@@ -17,11 +17,12 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
-from gemmgen.cost.time import FULL
 from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.runtime.tile import FULL
 from gemmgen.schedules import SCHEDULES, described
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
+from gemmgen.select.table import Row
 from gemmgen.verification.cases.roles import tensor_roles
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.interpret.hardware import (
@@ -42,6 +43,8 @@ _WAVES, _MOST_WAVES = 4, 4
 _WHOLE, _ODD, _PADDED = "whole", "odd", "padded"
 _ROWS = (_WHOLE, _WHOLE, _ODD, _PADDED)
 """One after the other, an element apart, from a multiple of 16 elements to the next."""
+_ROUNDING = 1e-9
+"""How far sums of a prediction may be apart that are added in another order."""
 _SMS = (1, 16, 78, 108, 132, 148, 192)
 Sizes = tuple[int, int, int]
 
@@ -142,9 +145,9 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
         raise Wrong(f"{row.name} does not run on {gpu.name}\n{call}")
     if not all(call.sizes):
         return
-    wanted = module.TILES[_first(plan, call)]
-    if launch.tile != wanted:
-        raise Wrong(f"{launch.tile} is taken, {wanted} comes first\n{call}")
+    wanted = {module.TILES[place] for place in _best(plan, call)}
+    if launch.tile not in wanted:
+        raise Wrong(f"{launch.tile} is taken, {wanted} is to be\n{call}")
     try:
         check_grid(launch.programs)
         for tensor in launch.tensors:
@@ -154,8 +157,26 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
         raise Wrong(f"{refused}\n{call}") from refused
 
 
-def _first(plan: Plan, call: _Call) -> int:
-    """The first row that serves a call, by what the columns of a table mean."""
+def _best(plan: Plan, call: _Call) -> list[int]:
+    """The row that is to serve a call, by what the columns of a table mean.
+
+    That is the first; where it has costs, the fastest of all that have: as fast as any,
+    since sums may be rounded in another order.
+    """
+    able = _serving(plan, call)
+    place = next(able, None)
+    if place is None:
+        raise Wrong(f"no row of the table serves\n{call}")
+    if plan.rows[place].costs is None:
+        return [place]
+    timed = [place, *(other for other in able if plan.rows[other].costs)]
+    times = {other: _predicted(plan, plan.rows[other], call) for other in timed}
+    least = min(times.values())
+    return [other for other, time in times.items() if time <= least * (1 + _ROUNDING)]
+
+
+def _serving(plan: Plan, call: _Call) -> Iterator[int]:
+    """The rows that can serve a call, in their order."""
     roles = tensor_roles(plan)
     tensors = [
         argument for argument in _arguments(plan, call) if isinstance(argument, Tensor)
@@ -176,8 +197,42 @@ def _first(plan: Plan, call: _Call) -> int:
                 if role in asked
             )
         ):
-            return place
-    raise Wrong(f"no row of the table serves\n{call}")
+            yield place
+
+
+def _predicted(plan: Plan, row: Row, call: _Call) -> float:
+    """Microseconds by a row's costs, reckoned apart from what launchers share.
+
+    To the four digits that a table has.
+    """
+    assert row.costs is not None
+    m, n, k = call.sizes
+    tile, product, cost = row.tile, plan.product, row.costs.tiles[row.tile]
+    rates = {
+        name: float(f"{value:.4g}") for name, value in row.costs.rates._asdict().items()
+    }
+    block, once, launch = (
+        float(f"{value:.4g}")
+        for value in (cost.block, cost.tile(tile, product), cost.launch)
+    )
+    high, wide = math.ceil(m / tile.m), math.ceil(n / tile.n)
+    parts = tile.split_k
+    if parts < 0:  # as many as there are SMs for, of four blocks at least
+        most = math.ceil(k / (4 // -parts * tile.k))
+        parts = max(1, min(-parts * call.sms // (high * wide), most))
+    turns = math.ceil(high * wide * parts / call.sms)
+    loop = turns * (math.ceil(math.ceil(k / tile.k) / parts) * block + once)
+    stored = max(product.out_bytes, product.tile_bytes)
+    once_each = product.bytes * k * (m + n) + stored * m * n
+    inside = m * wide + n * high
+    blocks = high * wide * (tile.m + tile.n)
+    memory = rates["wait"] + once_each / rates["memory"]
+    through = inside / rates["l2"] + (blocks - inside) / rates["zeros"]
+    together = loop**3 + memory**3 + (product.bytes * k * through) ** 3
+    found: float = launch + together ** (1 / 3)
+    if parts > 1:
+        found += rates["meet"] + 4 * tile.m * tile.n * parts / rates["sums"]
+    return found
 
 
 def _fills(tile: Tile, call: _Call) -> bool:

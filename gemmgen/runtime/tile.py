@@ -1,0 +1,167 @@
+"""A tile: how it is launched, which sizes it serves, and what it costs.
+
+Arithmetic alone, without torch or triton: the generator reckons with the same.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+ANY = math.inf
+FILL = -1  # as many parts of K as there are SMs for; 2 * FILL: twice as many
+
+FULL = 0.9  # share of all SMs' turns that have a tile, for waves to be called full
+
+ASYNCHRONOUS = range(90, 120)  # sm whose units want one stage more in shared memory
+
+MIN_K_BLOCKS_PER_SPLIT = (
+    4  # K blocks of a part with FILL, half as many with 2 * FILL, one with 4 * FILL
+)
+
+
+def cdiv(size: int, step: int) -> int:
+    """Return size / step, rounded up. Triton's own takes 3 us of CPU."""
+    return -(-size // step)
+
+
+class Work(NamedTuple):
+    """What a launch makes a GPU do, before it is said how fast that is.
+
+    K blocks and tiles that one SM gets in turn; bytes that memory gives and takes once,
+    bytes that SMs read through L2, those that descriptors fill with zeros beyond a
+    matrix, and those of the sums in which parts of K meet.
+    """
+
+    blocks: int
+    turns: int
+    memory: int
+    read: int
+    filled: int
+    sums: int
+
+
+class Rates(NamedTuple):
+    """Bytes of an element of A or B, and all bytes of one of C, and how fast these go.
+
+    In microseconds, and bytes a microsecond: memory answers after `wait` and gives
+    `memory`, L2 gives `l2` and `zeros`; parts of K take `meet` and write `sums`.
+    """
+
+    element: int
+    result: int
+    wait: float
+    memory: float
+    l2: float
+    zeros: float
+    meet: float
+    sums: float
+
+
+class Tile(NamedTuple):
+    """A tile m x n x k, the schedule that computes it, and how it is launched.
+
+    It serves GPUs of compute capability `sm` and up that have the bytes of `shared`
+    memory which it takes there, sizes up to M, N and K whose tiles fill their waves,
+    one tile an SM, to a share of `waves`. With `rates` it was timed: a block of K, a
+    tile and a launch cost it so many microseconds.
+    """
+
+    schedule: str
+    sm: int
+    M: float
+    N: float
+    K: float
+    m: int
+    n: int
+    k: int
+    group_m: int
+    split_k: int
+    stages: int
+    warps: int
+    shared: int = 0
+    waves: float = 0
+    block: float = 0
+    once: float = 0
+    launch: float = 0
+    rates: Rates | None = None
+
+    def tiles(self, M: int, N: int) -> int:
+        """Return the number of tiles."""
+        return cdiv(M, self.m) * cdiv(N, self.n)
+
+    def fills(self, M: int, N: int, sms: int) -> bool:
+        """Return whether so many of the SMs have a tile, the last wave included."""
+        tiles = self.tiles(M, N)
+        return tiles >= self.waves * sms * cdiv(tiles, sms)
+
+    def runs_on(self, sm: int, room: int) -> bool:
+        """Return whether a GPU is new enough and a block of it has the `room`."""
+        needed = self.shared
+        if self.stages > 1 and sm in ASYNCHRONOUS and self.sm not in ASYNCHRONOUS:
+            needed = needed * (self.stages + 1) // (self.stages - 1)
+        return sm >= self.sm and needed <= room
+
+    def splits(self, tiles: int, K: int, sms: int) -> int:
+        """Return in how many parts K is cut."""
+        if self.split_k > 0:
+            return self.split_k
+        times = self.split_k // FILL
+        most = cdiv(K, MIN_K_BLOCKS_PER_SPLIT // times * self.k)
+        return max(1, min(times * sms // max(1, tiles), most))
+
+    def work(self, M: int, N: int, K: int, sms: int, rates: Rates) -> Work:
+        """Return what such sizes make a GPU of so many SMs do."""
+        high, wide = cdiv(M, self.m), cdiv(N, self.n)
+        tiles = high * wide
+        parts = self.splits(tiles, K, sms)
+        turns = cdiv(tiles * parts, sms)
+        line = rates.element * K
+        held = high * N + wide * M  # rows of A and B that lie in a matrix
+        return Work(
+            turns * cdiv(cdiv(K, self.k), parts),
+            turns,
+            line * (M + N) + rates.result * M * N,
+            line * held,
+            line * (tiles * (self.m + self.n) - held),
+            4 * self.m * self.n * parts if parts > 1 else 0,
+        )
+
+    def predicted(self, M: int, N: int, K: int, sms: int) -> float:
+        """Return the microseconds that a timed tile takes."""
+        assert self.rates is not None
+        work = self.work(M, N, K, sms, self.rates)
+        return duration(work, self.block, self.once, self.launch, self.rates)
+
+    @property
+    def warpgroups(self) -> int:
+        """Groups of four warps that share a tile."""
+        return self.warps // 4
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tile for each of them, where they share its rows."""
+        return self.m // self.warpgroups
+
+    @property
+    def columns(self) -> int:
+        """Columns of the tile for each, where they share those."""
+        return self.n // self.warpgroups
+
+    @property
+    def options(self) -> dict[str, int]:
+        """What Triton is told: consumers of a specialized kernel have four warps."""
+        if self.schedule == "warp_specialized":
+            return {"num_warps": 4}
+        return {"num_warps": self.warps, "num_stages": self.stages}
+
+
+def duration(work: Work, block: Any, once: Any, launch: Any, rates: Rates) -> Any:
+    """Return the microseconds of such work; also of arrays, all of one shape.
+
+    Loop, memory and L2 go on at a time: the slowest counts, and near a tie the others
+    too, as the root of the sum of cubes has it.
+    """
+    loop = work.blocks * block + work.turns * once
+    memory = rates.wait + work.memory / rates.memory
+    l2 = work.read / rates.l2 + work.filled / rates.zeros
+    together = (loop**3 + memory**3 + l2**3) ** (1 / 3)
+    return launch + together + (work.sums > 0) * rates.meet + work.sums / rates.sums

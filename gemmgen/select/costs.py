@@ -1,0 +1,118 @@
+"""What tiles cost on a GPU, and how tuning files have it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import astuple, dataclass
+
+from gemmgen.base.errors import Mistakes, one_of
+from gemmgen.runtime.tile import Rates
+from gemmgen.schedules.parts.tile import Product, Tile
+from gemmgen.select.tile_text import format_tile
+from gemmgen.select.tuning_values import check_keys, entries, positive, tile_of
+from gemmgen.tables.dtypes import MMAS
+from gemmgen.yaml.tree import Node
+
+_EPILOGUE_WARPS = 8
+"""Warps of an SM that compute as much as more would: it has four schedulers."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Microseconds of a block of K, of a tile, and of a launch.
+
+    `operation` is what an instruction of the epilogue for each element of a warp adds
+    to a tile.
+    """
+
+    block: float
+    once: float
+    launch: float
+    operation: float
+
+    def tile(self, tile: Tile, product: Product) -> float:
+        """Microseconds of a tile, with the product's epilogue."""
+        return self.once + self.operation * instructions(tile, product)
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What was fitted for a kind of product: rates of the GPU, and costs of tiles."""
+
+    rates: Rates
+    tiles: Mapping[Tile, Cost]
+
+    def predicted(
+        self, tile: Tile, product: Product, sizes: tuple[int, int, int], sms: int
+    ) -> float:
+        """Microseconds of a tile, as launchers reckon it."""
+        cost, rates = self.tiles[tile], rates_of(product, self.rates)
+        timed = tile.launched._replace(
+            block=cost.block,
+            once=cost.tile(tile, product),
+            launch=cost.launch,
+            rates=rates,
+        )
+        return timed.predicted(*sizes, sms)
+
+
+def kind_of(product: Product) -> str:
+    """The kind of a product, whose tiles cost the same: `bf16` for fp16 too."""
+    return product.mma.timed_as or product.kind
+
+
+def instructions(tile: Tile, product: Product) -> float:
+    """Instructions of an epilogue for each warp that has a part of the tile."""
+    return product.operations * tile.m * tile.n / min(tile.warps, _EPILOGUE_WARPS)
+
+
+def rates_of(product: Product, rates: Rates) -> Rates:
+    """The rates, with the bytes of a product's elements."""
+    moved = max(product.out_bytes, product.tile_bytes)
+    return rates._replace(element=product.bytes, result=moved)
+
+
+_KINDS = tuple(dict.fromkeys(one.timed_as or one.name for one in MMAS.values()))
+_RATES = Rates._fields[2:]
+"""Those of the GPU; the others are a kernel's."""
+
+
+def costs_text(costs: Mapping[str, Costs]) -> Iterator[str]:
+    """The lines of a tuning file."""
+    for kind, each in costs.items():
+        rates = (f"{name}: {getattr(each.rates, name):.4g}" for name in _RATES)
+        yield f"  {kind}:"
+        yield f"    rates: {{{', '.join(rates)}}}"
+        yield "    tiles:"
+        for tile, cost in each.tiles.items():
+            numbers = ", ".join(f"{number:.4g}" for number in astuple(cost))
+            yield f"      {format_tile(tile)}: [{numbers}]"
+
+
+def read_costs(node: Node, mistakes: Mistakes) -> dict[str, Costs]:
+    """The costs by kind of product; what is wrong with them is noted."""
+    found = {}
+    for kind, each in entries(node, "costs", mistakes):
+        if kind not in _KINDS:
+            said = f"{kind!r} is no kind of product " + one_of(_KINDS)
+            mistakes.add(node.keys[kind], said)
+        if not check_keys(each, ("rates", "tiles"), mistakes):
+            continue
+        rates = each.at("rates")
+        check_keys(rates, _RATES, mistakes)
+        numbers = [positive(rates.at(name), name, mistakes) for name in _RATES]
+        tiles = dict(_costs_of(each.at("tiles"), mistakes))
+        found[kind] = Costs(Rates(0, 0, *numbers), tiles)
+    return found
+
+
+def _costs_of(node: Node, mistakes: Mistakes) -> Iterator[tuple[Tile, Cost]]:
+    names = tuple(Cost.__dataclass_fields__)
+    for text, each in entries(node, "tiles", mistakes):
+        tile = tile_of(text, node.keys[text], mistakes)
+        if not isinstance(each.value, list) or len(each.items) != len(names):
+            said = f"costs are a list of {len(names)} numbers: {', '.join(names)}"
+            mistakes.add(each.location, said)
+            continue
+        pairs = zip(each.items, names, strict=True)
+        numbers = [positive(item, name, mistakes) for item, name in pairs]
+        if tile:
+            yield tile, Cost(*numbers)

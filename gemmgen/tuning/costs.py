@@ -1,0 +1,154 @@
+"""What tiles of a kind of product cost, by all times that a tuning file has of it."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from gemmgen.hardware.targets import Target
+from gemmgen.schedules import schedule_of
+from gemmgen.schedules.parts.tile import GROUP_M, Tile
+from gemmgen.select.costs import Costs, kind_of
+from gemmgen.select.plan import Plan
+from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.tuning.candidates import AS_SLOW, KEPT, searched
+from gemmgen.tuning.fit import Sample, fitted
+
+MOST = 16
+"""Tiles that are chosen from."""
+LEAST = 40
+"""Shapes of which times are needed: below, constants follow single times."""
+_ROWS, _COLUMNS = 2, 16
+"""The least M and N of such shapes: below others than these tiles serve."""
+_HELD_OUT = 4
+"""Every so manieth shape is left out of a fit that is only judged by those."""
+
+
+@dataclass(frozen=True)
+class Regret:
+    """How much longer the tile that costs choose takes than the fastest that was timed.
+
+    At so many `shapes`, as a share: the mean, the 95th percentile, the worst.
+    """
+
+    shapes: int
+    mean: float
+    percentile: float
+    worst: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mean:.1%} slower than the fastest tile in the mean of "
+            f"{self.shapes} shapes that were not fitted, 95 % of them at most "
+            f"{self.percentile:.1%}, the worst {self.worst:.1%}"
+        )
+
+
+def kinds(
+    plans: Mapping[str, Plan], target: Target, kernels: Mapping[str, Measured]
+) -> dict[str, list[Sample]]:
+    """The times of kernels, by the kind of their product: tiles that descriptors feed.
+
+    A kind of too few shapes is left out.
+    """
+    found: dict[str, list[Sample]] = {}
+    for name, measured in kernels.items():
+        if name not in plans:
+            continue
+        product = plans[name].product
+        tried = set(filter(_costed, searched(plans[name], target)))
+        for shape, times in measured.times.items():
+            known = {tile: time for tile, time in times.items() if tile in tried}
+            if known and shape.m >= _ROWS and shape.n >= _COLUMNS:
+                # The slowest may have been left out, and else those that were far off.
+                slowest = max(times.values())
+                least = slowest if len(times) >= KEPT else AS_SLOW * min(known.values())
+                samples = found.setdefault(kind_of(product), [])
+                samples.append(Sample(product, shape, known, least, tried))
+    return {kind: each for kind, each in found.items() if len(each) >= LEAST}
+
+
+def _costed(tile: Tile) -> bool:
+    return bool(schedule_of(tile).described) and tile.group_m == GROUP_M
+
+
+def with_costs(
+    tuning: Tuning,
+    plans: Mapping[str, Plan],
+    target: Target,
+    on_step: Callable[[str], object] | None = None,
+) -> Tuning:
+    """The tuning file with what its times say of costs; `on_step` hears how well."""
+    costs = dict(tuning.costs)
+    for kind, samples in kinds(plans, target, tuning.kernels).items():
+        costs[kind], regret = costs_of(samples, target.sms)
+        if on_step:
+            on_step(f"costs of {kind}: {regret}")
+    return replace(tuning, costs=costs)
+
+
+def costs_of(samples: Sequence[Sample], sms: int) -> tuple[Costs, Regret]:
+    """The costs of the tiles that lose least, and the regret of others so made.
+
+    Those come from the samples that are not judged; the costs come from all.
+    """
+    judged = samples[::_HELD_OUT]
+    rest = [sample for sample in samples if sample not in judged]
+    regret = _regret(_chosen(rest, sms), judged, sms)
+    return _chosen(samples, sms), regret
+
+
+def _chosen(samples: Sequence[Sample], sms: int) -> Costs:
+    """The costs of the best `MOST` tiles, found one by one.
+
+    Each time the tile is added with which the choice among all so far loses least.
+    """
+    tiles = list(dict.fromkeys(tile for each in samples for tile in each.times))
+    costs = fitted(samples, tiles, sms)
+    predicted = [
+        {tile: _predicted(costs, each, tile, sms) for tile in tiles} for each in samples
+    ]
+    kept: list[Tile] = []
+    fastest: list[Tile | None] = [None] * len(samples)
+
+    def with_one(tile: Tile) -> list[Tile]:
+        """What is chosen at each sample with one tile more."""
+        return [
+            tile if best is None or each[tile] < each[best] else best
+            for best, each in zip(fastest, predicted, strict=True)
+        ]
+
+    def loss(chosen: Sequence[Tile]) -> float:
+        pairs = zip(samples, chosen, strict=True)
+        return sum(math.log1p(_loss(sample, tile)) for sample, tile in pairs)
+
+    for _ in range(min(MOST, len(tiles))):
+        left = [tile for tile in tiles if tile not in kept]
+        best = min(left, key=lambda tile: loss(with_one(tile)))
+        fastest = list(with_one(best))
+        kept.append(best)
+    return fitted(samples, kept, sms)
+
+
+def _regret(costs: Costs, samples: Sequence[Sample], sms: int) -> Regret:
+    """What the choice by such costs loses at samples that they do not come from."""
+    losses = []
+    for sample in samples:
+        predicted = partial(_predicted, costs, sample, sms=sms)
+        losses.append(_loss(sample, min(costs.tiles, key=predicted)))
+    losses.sort()
+    mean = sum(losses) / len(losses)
+    return Regret(len(losses), mean, losses[int(0.95 * len(losses))], losses[-1])
+
+
+def _predicted(costs: Costs, sample: Sample, tile: Tile, sms: int) -> float:
+    return costs.predicted(tile, sample.product, sample.shape.sizes, sms)
+
+
+def _loss(sample: Sample, tile: Tile) -> float:
+    """By what share of the fastest's time a tile is slower.
+
+    One without a time is taken for a fifth slower than it is at least.
+    """
+    time = sample.times.get(tile, 1.2 * sample.least)
+    return time / sample.best - 1

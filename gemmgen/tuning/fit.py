@@ -1,0 +1,174 @@
+"""From times at some shapes to what each tile costs at any: constants, fitted.
+
+The form is that of `runtime/tile.py`, by which launchers choose.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from gemmgen.runtime.tile import Rates, Work, duration
+from gemmgen.schedules.parts.tile import GROUP_M, Product, Tile
+from gemmgen.select.costs import Cost, Costs, instructions, rates_of
+from gemmgen.spec.shapes import Shape
+
+_NEAR = 0.2
+"""How much slower than the fastest a tile counts half."""
+_SLOW = 1.3
+"""A tile that takes so many times as long is not to be predicted faster than that: by
+how much it loses is no matter."""
+_OUTLIER = 0.1
+"""Errors, as logarithms, from which on they count in proportion, not squared."""
+_PULL = 1e-4
+"""Weight of what constants are before, where no time says anything of them."""
+_STEPS = 400
+
+_BEFORE = Rates(2, 2, 2.5, 4.5e6, 18e6, 3e6, 2.0, 8e4)
+_COSTS = Cost(0.3, 2.0, 3.0, 1e-4)
+"""What an H200 has and what its tiles of bf16 cost, about: where the search begins."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A product, a shape, and the seconds of tiles there, the fastest of all tried.
+
+    Of the tiles that were `tried` those without a time take `least` at least.
+    """
+
+    product: Product
+    shape: Shape
+    times: Mapping[Tile, float]
+    least: float
+    tried: Collection[Tile]
+
+    @property
+    def best(self) -> float:
+        """The least time."""
+        return min(self.times.values())
+
+
+def fitted(samples: Sequence[Sample], tiles: Sequence[Tile], sms: int) -> Costs:
+    """What the tiles cost, by all of their times; the GPU has so many SMs."""
+    fit = _Fit(samples, tiles, sms)
+    fit.run()
+    return fit.costs(tiles)
+
+
+def _alone(tile: Tile) -> Tile:
+    """The tile whose costs it shares: in any parts of K, and groups of any size."""
+    return replace(tile, split_k=1, group_m=GROUP_M)
+
+
+class _Fit:
+    """The pairs of shape and tile, as arrays, and the constants under way.
+
+    Tiles of a schedule share what a launch costs, and an instruction of the epilogue.
+    """
+
+    def __init__(
+        self, samples: Sequence[Sample], tiles: Sequence[Tile], sms: int
+    ) -> None:
+        self.tiles = list(dict.fromkeys(map(_alone, tiles)))
+        self.schedules = list(dict.fromkeys(tile.schedule for tile in self.tiles))
+        rows: list[list[float]] = []
+        for sample in samples:
+            weights = _weights(sample, tiles)
+            total = sum(weights[tile] for tile in weights if tile in sample.times)
+            rates = rates_of(sample.product, _BEFORE)
+            for tile, weight in weights.items():
+                slow = _is_slow(sample, tile)
+                time = sample.times.get(tile, sample.least)
+                time = min(time, _SLOW * sample.best)
+                rows.append([
+                    *tile.launched.work(*sample.shape.sizes, sms, rates),
+                    instructions(tile, sample.product),
+                    self.tiles.index(_alone(tile)),
+                    self.schedules.index(tile.schedule),
+                    1e6 * time,
+                    weight / max(total, 1.0),
+                    slow,
+                ])  # fmt: skip
+        columns = torch.tensor(rows, dtype=torch.float64).T
+        self.work = Work(*columns[:6])
+        self.instructions, place, schedule, self.times, self.weights, slow = columns[6:]
+        self.place, self.schedule = place.long(), schedule.long()
+        self.slow = slow.bool()
+        each = [_COSTS.block] * len(self.tiles) + [_COSTS.once] * len(self.tiles)
+        of_schedules = [_COSTS.launch] * len(self.schedules)
+        of_schedules += [_COSTS.operation] * len(self.schedules)
+        before = [*_BEFORE[2:], *each, *of_schedules]
+        self.before = torch.tensor(before, dtype=torch.float64).log()
+        self.constants = self.before.clone().requires_grad_()
+
+    def split(self) -> tuple[Rates, Any, Any, Any, Any]:
+        """Rates, and costs of tiles and of schedules."""
+        tiles, schedules = len(self.tiles), len(self.schedules)
+        sizes = [len(_BEFORE) - 2, tiles, tiles, schedules, schedules]
+        rates, *costs = self.constants.exp().split(sizes)
+        block, once, launch, operation = costs
+        return Rates(2, 2, *rates), block, once, launch, operation
+
+    def loss(self) -> Any:
+        """How far predictions are off, in all; those of slow tiles if they are low."""
+        rates, block, once, launch, operation = self.split()
+        once = once[self.place] + operation[self.schedule] * self.instructions
+        found = duration(
+            self.work, block[self.place], once, launch[self.schedule], rates
+        )
+        off = (found / self.times).log()
+        off = torch.where(self.slow, off.clamp(max=0), off)
+        error = torch.nn.functional.huber_loss(
+            off, torch.zeros_like(off), reduction="none", delta=_OUTLIER
+        )
+        pull = _PULL * ((self.constants - self.before) ** 2).sum()
+        return (self.weights * error).sum() + pull
+
+    def run(self) -> None:
+        """Find the constants of the least loss."""
+        search = torch.optim.LBFGS(
+            [self.constants],
+            max_iter=_STEPS,
+            history_size=30,
+            line_search_fn="strong_wolfe",
+        )
+
+        def step() -> Any:
+            search.zero_grad()
+            loss = self.loss()
+            loss.backward()
+            return loss
+
+        search.step(step)
+
+    def costs(self, tiles: Sequence[Tile]) -> Costs:
+        """The constants, for every tile."""
+        with torch.no_grad():
+            rates, block, once, launch, operation = self.split()
+        found = {}
+        for tile in tiles:
+            place = self.tiles.index(_alone(tile))
+            schedule = self.schedules.index(tile.schedule)
+            costs = (block[place], once[place], launch[schedule], operation[schedule])
+            found[tile] = Cost(*map(float, costs))
+        return Costs(Rates(2, 2, *map(float, rates[2:])), found)
+
+
+def _is_slow(sample: Sample, tile: Tile) -> bool:
+    """Whether a tile takes so long that its own time is no matter; unknown ones do."""
+    time = sample.times.get(tile)
+    return time is None or time > _SLOW * sample.best
+
+
+def _weights(sample: Sample, tiles: Sequence[Tile]) -> dict[Tile, float]:
+    """How much the time of each tile counts: that of slow ones as that of the best."""
+    return {
+        tile: (
+            1.0
+            if _is_slow(sample, tile)
+            else 1 / (1 + ((sample.times[tile] / sample.best - 1) / _NEAR) ** 2)
+        )
+        for tile in tiles
+        if tile in sample.tried
+    }
