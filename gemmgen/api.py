@@ -135,13 +135,14 @@ def tune(
     fresh: bool = False,
     on_done: Callable[[str], object] | None = None,
     on_left_out: Callable[[str], object] | None = None,
+    on_fitted: Callable[[str], object] | None = None,
 ) -> Path:
     """Time candidate tiles on this GPU; return the tuning file that was written.
 
     `shapes` is a file that lists shapes by kernel, `only` a pattern of kernel names;
     `fresh` measures again what the file holds. `on_done` is told each kernel and shape,
-    `on_left_out` every tile that was not timed, and why. Raises `EnvironmentMissing`
-    without a GPU.
+    `on_left_out` every tile that was not timed, and why, `on_fitted` how good a choice
+    by the costs is that were fitted. Raises `EnvironmentMissing` without a GPU.
     """
     _need("tune", "torch", "triton", "hypothesis", "numpy")
     from gemmgen.tuning import session
@@ -153,6 +154,7 @@ def tune(
         fresh=fresh,
         on_done=on_done,
         on_left_out=on_left_out,
+        on_fitted=on_fitted,
     )
 
 
@@ -162,8 +164,8 @@ def calibrate(
     """Fit the cost model's constants to the times in the tuning files beside the specs.
 
     Writes them into the files, with rules made anew, and returns each file's fit: the
-    constants and how far off the model is. Needs neither torch nor a GPU. Raises
-    `UsageError` if there is no tuning file.
+    constants and how far off the model is. Needs no GPU; costs of tiles are fitted anew
+    where torch is installed. Raises `UsageError` if there is no tuning file.
     """
     from gemmgen.tuning import calibration
 

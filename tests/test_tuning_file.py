@@ -438,10 +438,7 @@ def test_a_changed_table_is_drift_and_a_changed_time_is_none(
 def test_the_lists_of_shapes_are_those_of_the_projects_own_file() -> None:
     """So that whoever tunes another GPU gets as much to choose from."""
     kernels = {plan.name for plan in load(ROOT / "spec.yaml")}
-    listed: dict[str, set[Shape]] = {}
-    for name in ("suite.yaml", "tuning_shapes.yaml"):
-        path = ROOT / "benchmarks" / "speed" / name
-        for kernel, found in shapes.read(path, kernels).items():
-            listed.setdefault(kernel, set()).update(found)
+    path = ROOT / "benchmarks" / "speed" / "tuning_shapes.yaml"
+    listed = {name: set(found) for name, found in shapes.read(path, kernels).items()}
     timed = tuning_file.read(ROOT / "tuning" / "nvidia_h200.yaml").kernels
     assert listed == {name: set(one.times) for name, one in timed.items()}

@@ -226,6 +226,7 @@ def tune(options: argparse.Namespace) -> int:
     if options.calibrate:
         return calibrate(options)
     left_out: builtins.list[str] = []
+    fitted: builtins.list[str] = []
     with terminal.progress("tune", None) as advance:
         path = api.tune(
             options.specs,
@@ -234,12 +235,17 @@ def tune(options: argparse.Namespace) -> int:
             fresh=options.fresh,
             on_done=advance,
             on_left_out=left_out.append,
+            on_fitted=fitted.append,
         )
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
     if options.format == "json":
-        terminal.emit_json("tune", True, file=str(path), left_out=left_out)
+        terminal.emit_json(
+            "tune", True, file=str(path), left_out=left_out, fitted=fitted
+        )
     else:
+        for line in fitted:
+            print(line)
         specs = " ".join(map(str, options.specs))
         print(f"{path}: written; next: gemmgen build {specs}")
     return 0

@@ -11,10 +11,9 @@ from functools import cache
 from gemmgen.cost.mainloop import SECTOR, BlockCost, block_cost, epilogue_time
 from gemmgen.cost.resources import fits, resident
 from gemmgen.hardware.targets import Target
-from gemmgen.runtime.tile import FULL
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.schedule import Pause
-from gemmgen.schedules.parts.tile import Product, Tile
+from gemmgen.schedules.parts.tile import FULL, Product, Tile
 from gemmgen.tables.layouts import LAYOUTS
 
 Sizes = tuple[int, int, int]

@@ -170,7 +170,11 @@ class Roofline:
 
 @dataclass(frozen=True)
 class Prediction:
-    """launch + outside + max(loop, memory), and `measured`, if the shape was."""
+    """launch + outside + max(loop, memory), and `measured`, if the shape was.
+
+    `by_costs` is what launchers predict of a tile that has `costs`: of a block of K, of
+    a tile and of a launch. All in seconds.
+    """
 
     launch: float
     outside: float
@@ -181,6 +185,8 @@ class Prediction:
     flops_per_second: float
     share: float
     measured: float | None
+    by_costs: float | None
+    costs: Mapping[str, float]
 
 
 @dataclass(frozen=True)

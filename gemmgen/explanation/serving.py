@@ -14,6 +14,7 @@ from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.schedules import SCHEDULES, described, schedule_of, why_not
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import Tile
+from gemmgen.select.costs import Costs
 from gemmgen.select.model_table import describes_operands, serves
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
@@ -47,8 +48,27 @@ class Case:
         return dict(self.measured.times.get(self.shape, {})) if self.measured else {}
 
     def seconds(self, tile: Tile) -> float:
-        """The predicted time."""
-        return predicted_time(self.shape.sizes, tile, self.plan.product, self.target)
+        """The predicted time: by the costs of tiles, if it has some."""
+        product, sizes = self.plan.product, self.shape.sizes
+        if self.costs and tile in self.costs.tiles:
+            return 1e-6 * self.costs.predicted(tile, product, sizes, self.target.sms)
+        return predicted_time(sizes, tile, product, self.target)
+
+    @property
+    def costs(self) -> Costs | None:
+        """What tiles cost, if calls are served by that."""
+        rows = self.table.costs if self.table else ()
+        return rows[0].costs if rows else None
+
+    @property
+    def costs_of_tile(self) -> dict[str, float]:
+        """Seconds of a block of K, a tile and a launch of the tile that serves."""
+        cost = self.costs.tiles.get(self.tile) if self.costs else None
+        if cost is None:
+            return {}
+        once = cost.tile(self.tile, self.plan.product)
+        each = {"block": cost.block, "once": once, "launch": cost.launch}
+        return {name: 1e-6 * microseconds for name, microseconds in each.items()}
 
     @cached_property
     def table(self) -> Table | None:
@@ -60,11 +80,11 @@ class Case:
     def candidates(self) -> tuple[Tile, ...]:
         """Tiles that can serve the shape: the table's, and those that were measured."""
         table = self.table
-        found = [
-            *(row.tile for row in (table.measured if table else ())),
-            *(table.tiles if table else self.plan.configs),
-            *self.times,
-        ]
+        tiles = table.tiles if table else self.plan.configs
+        rows = table.costs or table.measured if table else ()
+        if self.costs:  # the model's times of others are no match for them
+            tiles = ()
+        found = [*(row.tile for row in rows), *tiles, *self.times]
         able = [
             tile
             for tile in dict.fromkeys(found)
@@ -99,12 +119,12 @@ class Case:
         return Choice(format_tile(row.tile), found.source, found, told)
 
     def _first(self, *, all_: bool = True, plain: bool = False) -> tuple[int, Row]:
-        """The first row that serves, and its number.
+        """The row that serves, and its number: the first, or the best with costs.
 
         With `plain`, for tensors that no descriptor can describe; unless `all_`, for
         inputs alone that one can.
         """
-        return next(
+        serving = (
             (number, row)
             for number, row in enumerate(self.plan.rows, start=1)
             if row.architecture <= self.target.architecture
@@ -113,6 +133,11 @@ class Case:
             and not (plain and schedule_of(row.tile).described)
             and not undescribed(self.plan, self.shape, row.tile.schedule)
         )
+        number, row = next(serving)
+        if row.costs is None:
+            return number, row
+        timed = [(number, row), *(pair for pair in serving if pair[1].costs)]
+        return min(timed, key=lambda pair: self.seconds(pair[1].tile))
 
     def _told(self, number: int, row: Row) -> TableRow:
         limits = dict(zip("MNK", row.limits, strict=True))
@@ -122,8 +147,10 @@ class Case:
     def _source(self, row: Row) -> str:
         """Who chose a row."""
         table = self.table
-        if table and row in table.measured and self.tuning:
+        if table and row in (*table.measured, *table.unaligned) and self.tuning:
             return f"timed on {self.tuning.gpu}"
+        if table and row in table.costs:
+            return f"the least predicted time of {len(table.costs)} tiles with costs"
         tiles = len(table.tiles) if table else 0
         whose = "" if self.plan.tiles_text == AUTO else ", some of them from the spec"
         return f"the model, among {tiles} tiles{whose}; nothing was timed"
@@ -207,8 +234,8 @@ def _missing(case: Case, name: str) -> str:
         return f"the spec asks for {plan.schedule}"
     if plan.tiles_text != AUTO:
         return "the spec lists its tiles, and none is for this schedule"
-    if case.table and not case.table.tiles:
-        return "the measured table has no row of it"
+    if case.costs:
+        return "none of its tiles has costs"
     return "none of its tiles fits registers and shared memory"
 
 

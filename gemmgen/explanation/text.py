@@ -239,6 +239,12 @@ def _prediction(told: Argument) -> Iterator[str]:
         f"= {_us(guess.seconds)}: {guess.flops_per_second / 1e12:,.0f} TFLOP/s, "
         f"{guess.share:.1%} of the roofline; {bound} binds"
     )
+    if guess.by_costs is not None:
+        block, once, launch = map(_us, guess.costs.values())
+        yield (
+            f"by its costs, which launchers choose by: {_us(guess.by_costs)} (a block of "
+            f"K {block}, a tile {once}, a launch {launch})"
+        )
     if guess.measured is not None:
         yield (
             f"measured: {_us(guess.measured)}, "
@@ -275,6 +281,8 @@ def _alternatives(told: Argument) -> Iterator[str]:
 
 def _sources(told: Argument) -> Iterator[str]:
     rates, sources = told.sources.rates, told.sources
+    if told.prediction.by_costs is not None:
+        yield "predicted times of tiles: by their costs, fitted to measured times"
     yield (
         f"predicted times: gemmgen/cost/time.py with the rates of the {sources.gpu} "
         f"({sources.rates_from}): clock {rates['clock'] / 1e9:.2f}{_TIED}GHz, "

@@ -22,7 +22,6 @@ SHARED = tuple(
     for name in (
         "__init__",
         "package",
-        "names",
         "tile",
         "support",
         "device",

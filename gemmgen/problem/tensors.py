@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemmgen.epilogue.checked import AXES
-from gemmgen.runtime.names import stride_name
 from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
-from gemmgen.tables.layouts import AXIS_SIZES, Matrix
+from gemmgen.tables.layouts import AXIS_SIZES, Matrix, strides_of
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class Operand:
     @property
     def strides(self) -> tuple[str, ...]:
         """The kernel's stride arguments."""
-        return tuple(stride_name(self.name, axis) for axis in self.axes)
+        return strides_of(self.name, self.axes)
 
     @property
     def is_matrix(self) -> bool:

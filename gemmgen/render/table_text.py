@@ -4,8 +4,7 @@ import textwrap
 from dataclasses import dataclass
 
 from gemmgen.render.names import WIDTH
-from gemmgen.runtime.tile import FILL
-from gemmgen.schedules.parts.tile import Product
+from gemmgen.schedules.parts.tile import FILL, Product
 from gemmgen.select.costs import Costs, rates_of
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row

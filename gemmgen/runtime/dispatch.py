@@ -13,11 +13,10 @@ from typing import Any
 import torch
 
 from .launch import Block, Launch
-from .names import CONSTANTS, stride_name
 from .replay import run
 from .support import index_dtype, row_divisibility
 from .table import select
-from .tile import Tile
+from .tile import CONSTANTS, Tile, stride_name
 
 Grid = Callable[[Any, tuple[int, int, int], torch.device], Any]
 

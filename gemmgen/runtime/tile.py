@@ -1,6 +1,6 @@
-"""A tile: how it is launched, which sizes it serves, and what it costs.
+"""A tile: how it is launched, which sizes it serves, what it costs; names in kernels.
 
-Arithmetic alone, without torch or triton: the generator reckons with the same.
+Without torch or triton: the generator reckons and names with the same.
 """
 
 import math
@@ -165,3 +165,19 @@ def duration(work: Work, block: Any, once: Any, launch: Any, rates: Rates) -> An
     l2 = work.read / rates.l2 + work.filled / rates.zeros
     together = (loop**3 + memory**3 + l2**3) ** (1 / 3)
     return launch + together + (work.sums > 0) * rates.meet + work.sums / rates.sums
+
+
+# A kernel's constants, and what of the tile they are.
+CONSTANTS = {
+    "BLOCK_M": "m",
+    "BLOCK_N": "n",
+    "BLOCK_K": "k",
+    "GROUP_M": "group_m",
+    "STAGES": "stages",
+    "NUM_WGS": "warpgroups",
+}
+
+
+def stride_name(tensor: str, axis: str) -> str:
+    """`stride_am` for a tensor of a one-letter name, `stride_bias_n` for others."""
+    return f"stride_{tensor}{axis}" if len(tensor) == 1 else f"stride_{tensor}_{axis}"

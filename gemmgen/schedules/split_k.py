@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from gemmgen.hardware.targets import Target
-from gemmgen.runtime.tile import FILL
 from gemmgen.schedules.parts.memory import (
     accumulator_registers,
     ring_memory,
@@ -11,7 +10,7 @@ from gemmgen.schedules.parts.memory import (
 )
 from gemmgen.schedules.parts.schedule import ONE_A_SPLIT, Kernel, Schedule, Size
 from gemmgen.schedules.parts.search import MOST_STAGES, PARTED, in_parts, k_blocks
-from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
+from gemmgen.schedules.parts.tile import FALLBACK, FILL, Product, Tile
 
 _IN_MANY_PARTS: Size = (32, 64, 1, 4, 2 * FILL)
 _APART = (

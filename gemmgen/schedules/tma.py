@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from gemmgen.hardware.targets import Target
-from gemmgen.runtime.tile import FILL
 from gemmgen.schedules.parts.memory import (
     registers_by_descriptors,
     ring_barriers,
@@ -19,7 +18,7 @@ from gemmgen.schedules.parts.search import (
     k_blocks,
     not_by_descriptors,
 )
-from gemmgen.schedules.parts.tile import Product, Tile
+from gemmgen.schedules.parts.tile import FILL, Product, Tile
 
 _WHOLE_TILE: Size = (128, 128, 1, 4, 1)
 """In tf32 persistent is as fast with it (NT, 4096^3 and 2048^3, H200)."""

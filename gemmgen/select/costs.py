@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
 
 from gemmgen.base.errors import Mistakes, one_of
-from gemmgen.runtime.tile import Rates
-from gemmgen.schedules.parts.tile import Product, Tile
+from gemmgen.schedules.parts.tile import Product, Rates, Tile
 from gemmgen.select.tile_text import format_tile
 from gemmgen.select.tuning_values import check_keys, entries, positive, tile_of
 from gemmgen.tables.dtypes import MMAS

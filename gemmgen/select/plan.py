@@ -21,7 +21,7 @@ from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 from gemmgen.select.costs import Costs, kind_of
 from gemmgen.select.table import BY_ARCHITECTURE, Row, Table
 from gemmgen.select.tiling import choose, schedule_text, tiles_text
-from gemmgen.select.tuning_file import Tuning, beside
+from gemmgen.select.tuning_file import Tuning, beside, costs_by_target
 from gemmgen.select.tuning_file import read as read_tuning
 from gemmgen.spec.parse import KernelSpec, Spec, read
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS
@@ -189,7 +189,7 @@ class _Planner:
         epilogue = self.epilogue((a.name, b.name), operation.result)
         operands, results = self.bound(epilogue, accumulator, out)
         product = product_of(spec, precision, epilogue, operands, results)
-        costs = self.costs(product)
+        costs = costs_by_target(self.timed, kind_of(product))
         tables, configs = self.tiles(product, epilogue, costs)
         if self.errors or self.refused:
             raise SpecErrors(self.errors)
@@ -214,11 +214,6 @@ class _Planner:
             tiles_text=tiles_text(spec),
             chosen_by=self.chosen_by(costs),
         )
-
-    def costs(self, product: Product) -> dict[str, Costs]:
-        """What tiles of the kind cost, by target."""
-        kind = kind_of(product)
-        return {one.target: one.costs[kind] for one in self.timed if kind in one.costs}
 
     def chosen_by(self, costs: Mapping[str, Costs]) -> str:
         """Who made the table: the model, or measurements where there are any."""

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 
 from gemmgen.base.errors import quoted
-from gemmgen.runtime.tile import FILL
 from gemmgen.schedules import SCHEDULES, schedule_of
-from gemmgen.schedules.parts.tile import GROUP_M, Tile
+from gemmgen.schedules.parts.tile import FILL, GROUP_M, Tile
 from gemmgen.spec.schema import MAX_SIDE
 
 _FORM = re.compile(

@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
@@ -121,6 +121,11 @@ def _rule_text(rule: Rule) -> str:
 def beside(spec: Path) -> list[Path]:
     """The tuning files of a spec, in order of their names."""
     return sorted((spec.parent / FOLDER).glob("*.yaml"))
+
+
+def costs_by_target(tunings: Sequence[Tuning], kind: str) -> dict[str, Costs]:
+    """What tiles of a kind of product cost, by target."""
+    return {one.target: one.costs[kind] for one in tunings if kind in one.costs}
 
 
 def read(path: Path) -> Tuning:

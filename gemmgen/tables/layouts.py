@@ -4,9 +4,10 @@ A matrix spells its own fragments of kernel text, so that templates never ask wh
 it is stored transposed.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gemmgen.runtime.names import stride_name
+from gemmgen.runtime.tile import stride_name
 
 AXIS_SIZES = {"m": "M", "n": "N", "k": "K"}
 
@@ -29,6 +30,11 @@ LAYOUTS: dict[str, Layout] = {
         Layout("TT", True, True),
     )
 }
+
+
+def strides_of(tensor: str, axes: Iterable[str]) -> tuple[str, ...]:
+    """A kernel's arguments for the strides of a tensor along its axes."""
+    return tuple(stride_name(tensor, axis) for axis in axes)
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class Matrix:
     @property
     def strides(self) -> tuple[str, ...]:
         """The kernel's stride arguments, in logical order."""
-        return tuple(stride_name(self.name, axis) for axis in self.axes)
+        return strides_of(self.name, self.axes)
 
     @property
     def row_stride(self) -> str:

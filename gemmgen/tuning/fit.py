@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from gemmgen.runtime.tile import Rates, Work, duration
-from gemmgen.schedules.parts.tile import GROUP_M, Product, Tile
+from gemmgen.schedules.parts.tile import GROUP_M, Product, Rates, Tile, Work, duration
 from gemmgen.select.costs import Cost, Costs, instructions, rates_of
 from gemmgen.spec.shapes import Shape
 

@@ -42,23 +42,21 @@ def tune(
     fresh: bool = False,
     on_done: OnDone | None = None,
     on_left_out: OnDone | None = None,
+    on_fitted: OnDone | None = None,
 ) -> Path:
     """Measure the kernels of the specs and return the file that was written.
 
     It is written after every shape, so an interrupted run goes on where it stopped;
     `fresh` measures the shapes again. `only` is a pattern of kernel names.
-    `on_left_out` is told every tile that was not timed, and why.
+    `on_left_out` is told every tile that was not timed, and why, `on_fitted` how good
+    the choice by costs is.
     """
     require("tune")
     target, made = _target(), environment()
     plans = {plan.name: plan for spec in specs for plan in load(spec)}
     wanted = _wanted(plans, target, shapes_file, only)
-    tuning = Tuning(made["gpu"], target.name, made, {})
-    path = specs[0].parent / tuning_file.FOLDER / tuning.file_name
-    before = tuning_file.read(path) if path.exists() else tuning
-    tuning = replace(
-        tuning, kernels=before.kernels, rates=before.rates, costs=before.costs
-    )
+    path, before = _before(specs[0], Tuning(made["gpu"], target.name, made, {}))
+    tuning = replace(before, target=target.name, made=made)
     device = Gpu()
     for name, its_shapes in wanted.items():
         trial = Trial(plans[name], target, device)
@@ -70,16 +68,26 @@ def tune(
             if on_done:
                 on_done(f"{name} {shape}")
             # Choosing takes a while: an interrupted run leaves the rules there were.
-            interrupted = replace(was, times=dict(times))
-            tuning = write(path, tuning, name, interrupted)
-        costs = kind_of(plans[name].product) in kinds(plans, target, tuning.kernels)
+            tuning = write(path, tuning, name, replace(was, times=dict(times)))
+        costs = kind_of(trial.plan.product) in kinds(plans, target, tuning.kernels)
         found = measured(plans[name], target, times, costs)
         tuning = write(path, tuning, name, found)
-        for tile, why in trial.left_out.items():
-            if on_left_out:
-                on_left_out(f"{name}: {format_tile(tile)}: {why}")
-    rewrite(path, with_costs(tuning, plans, target, on_done))
+        _tell(on_left_out, name, trial)
+    rewrite(path, with_costs(tuning, plans, target, on_fitted))
     return path
+
+
+def _tell(on_left_out: OnDone | None, name: str, trial: Trial) -> None:
+    """Say what was left out of a trial."""
+    for tile, why in trial.left_out.items():
+        if on_left_out:
+            on_left_out(f"{name}: {format_tile(tile)}: {why}")
+
+
+def _before(spec: Path, empty: Tuning) -> tuple[Path, Tuning]:
+    """The tuning file of this GPU beside a spec, and what it holds already."""
+    path = spec.parent / tuning_file.FOLDER / empty.file_name
+    return path, tuning_file.read(path) if path.exists() else empty
 
 
 def _target() -> Target:

@@ -2,9 +2,14 @@
 
 from dataclasses import dataclass
 
-from gemmgen.runtime.tile import ANY
+from gemmgen.runtime.tile import ANY, FILL, FULL, Rates, Work, duration
 from gemmgen.runtime.tile import Tile as Launched
 from gemmgen.tables.dtypes import MMAS, Mma
+
+__all__ = [
+    "FALLBACK", "FILL", "FULL", "GROUP_M", "LINE_BYTES", "Launched", "Product", "Rates",
+    "Tile", "Work", "duration",
+]  # fmt: skip
 
 FALLBACK = "tiled"
 """The schedule that serves every call."""

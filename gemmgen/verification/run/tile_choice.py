@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 
 from gemmgen.hardware.targets import TARGETS, Target
-from gemmgen.runtime.tile import FULL
 from gemmgen.schedules import SCHEDULES, described
-from gemmgen.schedules.parts.tile import Tile
+from gemmgen.schedules.parts.tile import FULL, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
 from gemmgen.verification.cases.roles import tensor_roles

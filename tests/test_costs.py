@@ -1,0 +1,227 @@
+"""What tiles cost: fitted to times, kept in tuning files, chosen by in tables."""
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from gemmgen.base.errors import Mistakes, SpecErrors
+from gemmgen.cost.resources import fits
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.schedules import schedule_of
+from gemmgen.schedules.parts.tile import Product, Rates, Tile
+from gemmgen.select import tuning_file
+from gemmgen.select.costs import Cost, Costs, costs_text, kind_of, read_costs
+from gemmgen.select.plan import Plan, load, plans
+from gemmgen.select.tile_text import parse_tile
+from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.spec.parse import read
+from gemmgen.tuning.costs import LEAST, MOST, costs_of, kinds
+from gemmgen.tuning.fit import Sample, fitted
+from gemmgen.tuning.spread import spread
+from gemmgen.yaml.reader import load as load_yaml
+
+ROOT = Path(__file__).parent.parent
+H200 = TARGETS["sm_90"]
+PLAIN = Product("bf16", 2, 2, 2)
+GELU = Product("bf16", 2, 2, 2, operations=36)
+RATES = Rates(2, 2, 1.5, 4.6e6, 1.9e7, 2.5e6, 1.5, 7e4)
+COSTS = Costs(
+    RATES,
+    {
+        parse_tile(text): Cost(*numbers)
+        for text, *numbers in (
+            ("tma 16x64x256 kfill s5 w4", 0.22, 1.9, 3.4, 6e-5),
+            ("tma 64x64x128 kfill s7 w4", 0.21, 2.2, 3.4, 6e-5),
+            ("tma 64x64x128 s7 w4", 0.21, 2.2, 3.4, 6e-5),
+            ("tma 64x128x64 s8 w4", 0.18, 2.6, 3.4, 6e-5),
+            ("warp_specialized 128x128x64 s5 w4", 0.31, 0.3, 5.8, 8e-5),
+            ("warp_specialized 128x192x64 s4 w12", 0.45, 0.9, 5.8, 8e-5),
+        )
+    },
+)
+SPEC = """\
+gemmgen: 1
+targets: [sm_90]
+kernels:
+  - name: plain
+    op: linear
+    dtype: fp16
+  - name: added
+    op: linear
+    dtype: bf16
+    epilogue: [residual]
+  - name: mixed
+    op: gemm
+    dtype: fp32
+  - name: pointers
+    op: linear
+    dtype: bf16
+    schedule: tiled
+"""
+
+
+def samples(number: int, noise: float = 0.0) -> list[Sample]:
+    """Times that follow from `COSTS`, each off by a drawn share of at most `noise`."""
+    draw = random.Random(0)
+    return [
+        Sample(
+            product,
+            shape,
+            {
+                tile: 1e-6
+                * COSTS.predicted(tile, product, shape.sizes, 132)
+                * (1 + draw.uniform(-noise, noise))
+                for tile in COSTS.tiles
+            },
+            1.0,
+            COSTS.tiles,
+        )
+        for place, shape in enumerate(spread(number))
+        for product in [GELU if place % 3 == 0 else PLAIN]
+    ]
+
+
+def test_costs_are_found_again() -> None:
+    """What was fitted foretells other shapes, and other epilogues, as the truth does."""
+    found = fitted(samples(60, noise=0.01), list(COSTS.tiles), 132)
+    product = Product("bf16", 2, 2, 2, operations=12)
+    for shape in spread(40, start=1000):
+        for tile in COSTS.tiles:
+            truth = COSTS.predicted(tile, product, shape.sizes, 132)
+            least = min(
+                COSTS.predicted(one, product, shape.sizes, 132) for one in COSTS.tiles
+            )
+            if truth <= 1.2 * least:
+                told = found.predicted(tile, product, shape.sizes, 132)
+                assert told == pytest.approx(truth, rel=0.05)
+
+
+def test_parts_of_k_share_their_tile_s_costs() -> None:
+    found = fitted(samples(40), list(COSTS.tiles), 132).tiles
+    whole, parts = (parse_tile(f"tma 64x64x128 {k}s7 w4") for k in ("", "kfill "))
+    assert found[whole] == found[parts]
+
+
+def test_regret_is_that_of_shapes_left_out() -> None:
+    costs, regret = costs_of(samples(60), 132)
+    assert set(costs.tiles) <= set(COSTS.tiles) and len(costs.tiles) <= MOST
+    assert regret.shapes == 15 and regret.mean <= regret.percentile <= regret.worst
+    assert regret.mean < 0.01
+    assert str(regret).startswith(f"{regret.mean:.1%} slower than the fastest tile")
+
+
+def test_a_tile_that_was_never_tried_is_not_taken_for_slow() -> None:
+    """Of a tile that only some kernels try, those times alone count."""
+    rare = parse_tile("tma 64x128x64 s8 w4")
+    every = samples(60)
+    some = [
+        (
+            sample
+            if place % 2
+            else Sample(
+                sample.product,
+                sample.shape,
+                {tile: time for tile, time in sample.times.items() if tile != rare},
+                1.0,
+                [tile for tile in COSTS.tiles if tile != rare],
+            )
+        )
+        for place, sample in enumerate(every)
+    ]
+    for found in (fitted(some, list(COSTS.tiles), 132),):
+        assert found.tiles[rare].block == pytest.approx(0.18, rel=0.1)
+
+
+def test_kinds_need_enough_shapes() -> None:
+    plan = one(SPEC, "plain")
+    times: Mapping[Tile, float] = dict.fromkeys(COSTS.tiles, 1e-5)
+    few = Measured((), (), dict.fromkeys(spread(LEAST - 1), times))
+    enough = Measured((), (), dict.fromkeys(spread(LEAST), times))
+    assert kinds({"plain": plan}, H200, {"plain": few}) == {}
+    assert list(kinds({"plain": plan}, H200, {"plain": enough})) == ["bf16"]
+    assert kinds({}, H200, {"plain": enough}) == {}
+
+
+def one(text: str, name: str, costs: Mapping[str, Costs] | None = None) -> Plan:
+    tuning = Tuning("NVIDIA H200", "sm_90", {}, {}, None, costs or {})
+    found = plans(read(text.encode(), "spec.yaml", Mistakes()), [tuning])
+    return next(plan for plan in found if plan.name == name)
+
+
+def test_a_table_takes_what_is_known_of_its_kind() -> None:
+    """Of fp16 too; not of fp32, nor where the spec asks for another schedule."""
+    plan = one(SPEC, "plain", {"bf16": COSTS})
+    costed = [row.tile for row in plan.rows if row.costs]
+    assert costed == list(COSTS.tiles)
+    places = [place for place, row in enumerate(plan.rows) if row.costs]
+    assert places == list(range(places[0], places[-1] + 1))
+    for row in plan.rows[: places[0]]:
+        assert not schedule_of(row.tile).described
+        assert row.m == 1 or (row.n is not None and row.n <= 8)
+    for row in plan.rows[places[-1] + 1 :]:
+        assert not schedule_of(row.tile).described
+    assert plan.chosen_by.startswith("Timed on NVIDIA H200 for sm_90")
+    for other in ("mixed", "pointers"):
+        assert not any(row.costs for row in one(SPEC, other, {"bf16": COSTS}).rows)
+
+
+def test_a_loop_that_waits_for_operands_is_left_out() -> None:
+    """A persistent tile that reads a residual by pointers: 1.7 times as slow (H200)."""
+    loop = parse_tile("persistent 128x128x64 s4 w8")
+    costs = Costs(RATES, {**COSTS.tiles, loop: Cost(0.3, 0.9, 5.5, 4e-5)})
+    there = [row.tile for row in one(SPEC, "plain", {"bf16": costs}).rows]
+    beside = [row.tile for row in one(SPEC, "added", {"bf16": costs}).rows]
+    assert loop in there and loop not in beside
+
+
+def test_every_kernel_of_the_project_fits_its_tiles() -> None:
+    for plan in load(ROOT / "spec.yaml"):
+        for row in plan.rows:
+            if row.costs:
+                assert fits(row.tile, plan.product, row.target)
+                assert kind_of(plan.product) == "bf16"
+
+
+def test_a_file_keeps_costs(tmp_path: Path) -> None:
+    tuning = Tuning("NVIDIA H200", "sm_90", {}, {}, None, {"bf16": COSTS})
+    path = tmp_path / "nvidia_h200.yaml"
+    path.write_text(tuning.as_text())
+    found = tuning_file.read(path).costs["bf16"]
+    assert found.tiles == COSTS.tiles
+    assert found.rates[2:] == RATES[2:]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("  bf16:", "  half:", "'half' is no kind of product (allowed: "),
+        ("wait: 1.5", "wait: 0", "wait must be a number above zero"),
+        ("wait: 1.5", "slow: 1.5", "unknown key 'slow'"),
+        ("[0.22, 1.9, 3.4, 6e-05]", "[0.22, 1.9, 3.4]", "costs are a list of 4 num"),
+        ("[0.22, 1.9, 3.4, 6e-05]", "0.22", "costs are a list of 4 numbers: block, "),
+        ("0.22, 1.9", "0.22, -1.9", "once must be a number above zero"),
+        ("tma 16x64x256 kfill", "tma 17x64x256 kfill", "17x64x256"),
+    ],
+)
+def test_what_is_wrong_with_costs_is_said(old: str, new: str, says: str) -> None:
+    text = "\n".join(["costs:", *costs_text({"bf16": COSTS})]) + "\n"
+    assert old in text
+    mistakes = Mistakes()
+    root = load_yaml(text.replace(old, new).encode(), "tuning.yaml", mistakes)
+    read_costs(root.at("costs"), mistakes)
+    with pytest.raises(SpecErrors, match="tuning.yaml") as raised:
+        mistakes.stop_if_any()
+    assert says in str(raised.value)
+
+
+def test_shapes_are_spread_the_same_way_each_time() -> None:
+    found = spread(100)
+    assert found == spread(100) and len(set(found)) == 100
+    assert not set(found) & set(spread(100, start=400))
+    assert all(2 * s.m * s.n * s.k <= 2e12 for s in found)
+    assert all(s.n % 64 == 0 and s.k % 64 == 0 for s in found)
+    rows = [s.m for s in found]
+    assert min(rows) < 8 and max(rows) > 4096
+    assert 40 <= sum(48 <= m <= 1536 for m in rows) <= 90
