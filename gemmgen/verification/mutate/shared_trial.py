@@ -37,6 +37,8 @@ kernels:
     outputs: {out: bf16, pre: fp32}
   # Blocks that are rounded to tf32 as they are read.
   - {name: rounded, op: gemm, layout: NT, dtype: fp32, precision: tf32}
+  # Neither matrix lies along K, whose last block may be one long.
+  - {name: across, op: gemm, layout: TN}
   # Groups of warps that share a tile's rows, where others share its columns; of A from
   # registers; two matrix operands.
   - name: turned
