@@ -164,8 +164,8 @@ def calibrate(
     """Fit the cost model's constants to the times in the tuning files beside the specs.
 
     Writes them into the files, with rules made anew, and returns each file's fit: the
-    constants and how far off the model is. Needs no GPU; costs of tiles are fitted anew
-    where torch is installed. Raises `UsageError` if there is no tuning file.
+    constants and how far off the model is; costs of tiles stay as they are. Needs
+    neither torch nor a GPU. Raises `UsageError` if there is no tuning file.
     """
     from gemmgen.tuning import calibration
 

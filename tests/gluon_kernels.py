@@ -22,7 +22,10 @@ from gemmgen.verification.example.subject import launcher
 from gemmgen.verification.example.subject import load as load_module
 from gemmgen.verification.gluon import kernel
 from gemmgen.verification.interpret import interpreter
+from gemmgen.verification.mutate.host_mutants import device_mutants
 from gemmgen.verification.mutate.mutants import mutants
+from gemmgen.verification.mutate.pipeline_faults import pipeline_families
+from gemmgen.verification.mutate.shared_trial import PIPELINE
 from gemmgen.verification.run.properties import run as run_properties
 from gemmgen.verification.run.trial import Trial
 from tests import folders
@@ -50,10 +53,10 @@ def orders(plan: Plan) -> Iterator[dict[str, str]]:
     kernel.POLICIES = every
 
 
-def tried(plan: Plan, text: str) -> str:
-    """What is wrong with a specialized kernel, of the text of its file."""
+def tried(plan: Plan, changed: dict[str, str]) -> str:
+    """What is wrong with a specialized kernel, the texts of some files changed."""
     with tempfile.TemporaryDirectory() as folder:
-        texts = {**folders.committed(plan), file_of(plan, SPECIALIZED): text}
+        texts = {**folders.committed(plan), **changed}
         path = folders.written(Path(folder), plan, texts)
         trial = Trial(plan, path, CPU, lambda _: None, (0, 1), SPECIALIZED)
         try:
@@ -63,25 +66,37 @@ def tried(plan: Plan, text: str) -> str:
     return ""
 
 
+def texts_of(plan: Plan) -> dict[str, str]:
+    """The two files that make a specialized kernel: its own, and what all share."""
+    names = (file_of(plan, SPECIALIZED), PIPELINE)
+    return {name: folders.committed(plan)[name] for name in names}
+
+
 def faults(plan: Plan, changes: dict[str, list[list[str]]]) -> Iterator[dict[str, str]]:
     """By name, what is said of a kernel with all of a fault's changes."""
-    text = folders.text_of(plan.name, SPECIALIZED)
     for name, pairs in changes.items():
-        changed = text
+        changed = texts_of(plan)
         for before, after in pairs:
-            assert before in changed, before
-            changed = changed.replace(before, after)
+            changed = folders.replaced(changed, before, after)
         yield {"name": name, "said": tried(plan, changed)}
 
 
 def kinds(plan: Plan) -> Iterator[dict[str, str]]:
     """The first mutant of each kind that specialized tiles can show."""
-    text = folders.text_of(plan.name, SPECIALIZED)
+    own, shared = texts_of(plan).items()
+    made = [(own[0], one) for one in mutants(plan, SPECIALIZED, own[1])]
+    # What is lost of K beyond whole lines shows in other layouts, as in the self-test.
+    families = {family for family, _ in pipeline_families()}
+    made += [
+        (PIPELINE, one)
+        for _, one in device_mutants(plan, *shared)
+        if one.family in families
+    ]
     seen = set()
-    for mutant in mutants(plan, SPECIALIZED, text):
+    for name, mutant in made:
         if not mutant.excuse("cpu") and mutant.family not in seen:
             seen.add(mutant.family)
-            yield {"name": mutant.name, "said": tried(plan, mutant.source)}
+            yield {"name": mutant.name, "said": tried(plan, {name: mutant.source})}
 
 
 def main() -> None:

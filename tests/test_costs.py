@@ -153,9 +153,9 @@ def one(text: str, name: str, costs: Mapping[str, Costs] | None = None) -> Plan:
 def test_a_table_takes_what_is_known_of_its_kind() -> None:
     """Of fp16 too; not of fp32, nor where the spec asks for another schedule."""
     plan = one(SPEC, "plain", {"bf16": COSTS})
-    costed = [row.tile for row in plan.rows if row.costs]
+    costed = [row.tile for row in plan.rows if row.timed]
     assert costed == list(COSTS.tiles)
-    places = [place for place, row in enumerate(plan.rows) if row.costs]
+    places = [place for place, row in enumerate(plan.rows) if row.timed]
     assert places == list(range(places[0], places[-1] + 1))
     for row in plan.rows[: places[0]]:
         assert not schedule_of(row.tile).described
@@ -164,7 +164,7 @@ def test_a_table_takes_what_is_known_of_its_kind() -> None:
         assert not schedule_of(row.tile).described
     assert plan.chosen_by.startswith("Timed on NVIDIA H200 for sm_90")
     for other in ("mixed", "pointers"):
-        assert not any(row.costs for row in one(SPEC, other, {"bf16": COSTS}).rows)
+        assert not any(row.timed for row in one(SPEC, other, {"bf16": COSTS}).rows)
 
 
 def test_a_loop_that_waits_for_operands_is_left_out() -> None:
@@ -179,7 +179,7 @@ def test_a_loop_that_waits_for_operands_is_left_out() -> None:
 def test_every_kernel_of_the_project_fits_its_tiles() -> None:
     for plan in load(ROOT / "spec.yaml"):
         for row in plan.rows:
-            if row.costs:
+            if row.timed:
                 assert fits(row.tile, plan.product, row.target)
                 assert kind_of(plan.product) == "bf16"
 

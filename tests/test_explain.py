@@ -175,11 +175,17 @@ def test_figures_are_those_of_the_model(plan) -> None:
             assert 0 < one.waves.busy <= 1 and 0 < one.waves.inside <= 1
             assert one.block.seconds == cost.each.seconds
             assert [row.chosen for row in one.candidates].count(True) == 1
+            timed = {row.tile: row.timed for row in plan.rows if row.timed}
+            timed = timed if name == "sm_90" else {}
             for row in one.candidates:
-                time = predicted_time(
-                    shape.sizes, parse_tile(row.tile), plan.product, target
-                )
+                each = parse_tile(row.tile)
+                time = predicted_time(shape.sizes, each, plan.product, target)
+                if each in timed:
+                    time = 1e-6 * timed[each].predicted(each, shape.sizes, target.sms)
                 assert row.seconds == time
+            best = min(row.seconds for row in one.candidates)
+            if tile in timed:
+                assert guess.by_costs == best
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
@@ -283,9 +289,10 @@ def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_measured_times_are_those_of_the_tuning_file() -> None:
-    one = argued("linear_bf16")
-    assert one.choice.source == f"timed on {TUNINGS[0].gpu}"
-    times = TUNINGS[0].kernels["linear_bf16"].times[SHAPES[0]]
+    measured = TUNINGS[0].kernels["linear_bf16"].times
+    one = argued("linear_bf16", next(iter(measured)))
+    assert one.choice.source == "the least predicted time of 16 tiles with costs"
+    times = measured[next(iter(measured))]
     assert one.prediction.measured == times[parse_tile(one.choice.tile)]
     assert any(
         row.measured == times.get(parse_tile(row.tile)) for row in one.candidates
@@ -303,7 +310,9 @@ def test_measured_times_are_those_of_the_tuning_file() -> None:
         assert told_.sources.rates_from == "tuning/nvidia_h200.yaml"
     assert argued("linear_bias", target="sm_80").sources.rates_from.endswith(".py")
     assert model.sources.tuning is None
-    assert model.choice.source.startswith("the model, among ")
+    assert model.choice.source == one.choice.source
+    source = argued("linear_bias", target="sm_80").choice.source
+    assert source.startswith("the model, among ")
 
 
 def test_schedules_have_the_reasons_of_the_rules() -> None:
@@ -375,7 +384,7 @@ def test_what_the_plot_shows() -> None:
     pytest.importorskip("matplotlib")
     from gemmgen.explanation.plot import picture
 
-    one = argued("linear_bf16")
+    one = argued("linear_bf16", next(iter(TUNINGS[0].kernels["linear_bf16"].times)))
     left, right = picture(one).axes
     fitting, over, chosen, needed = left.lines
     depths = one.stages.depths

@@ -29,7 +29,7 @@ FAULTS: dict[str, list[list[str]]] = {
     ],
     "part of a K block is lost": [
         ["range(0, K, BLOCK_K)", "range(0, K - BLOCK_K + 1, BLOCK_K)"],
-        ["tl.cdiv(K, BLOCK_K)", "(K // BLOCK_K)"],
+        ["k_blocks = tl.cdiv(K, BLOCK_K)", "k_blocks = K // BLOCK_K"],
     ],
     "the last tile is lost": [
         ["tl.cdiv(N, BLOCK_N)\n", "tl.cdiv(N, BLOCK_N) - 1\n"],
@@ -81,7 +81,7 @@ def test_a_mutant_of_each_kind_dies() -> None:
 def test_every_kind_of_fault_is_made_of_some_kernel() -> None:
     """A pattern that the template outgrew would make no mutants and kill none."""
     texts = [folders.text_of(name, "warp_specialized") for name in KERNELS]
-    texts.append(folders.text_of("_runtime", "device"))
+    texts += [folders.text_of("_runtime", name) for name in ("device", "pipeline")]
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     made = {
         family

@@ -303,13 +303,10 @@ def test_generated_files_are_clean_under_the_project_s_linter() -> None:
 
 @each_generated
 def test_generated_files_are_short(path: Path) -> None:
-    """The specialized kernel, of three parts, may have as much as three files.
-
-    The table of tiles may be wider than the text.
-    """
+    """The table of tiles may be wider than the text, and longer."""
     text = path.read_text(encoding="utf-8")
     shared = path.parent.name == RUNTIME
-    longest = 300 if shared or "@gluon.jit" in text else 120
+    longest = 300 if shared else 120
     longest += 30 * (path.stem == TILES)
     assert len(text.splitlines()) <= longest
     prose = re.sub(r"# fmt: off.*?# fmt: on", "", text, flags=re.DOTALL)

@@ -20,7 +20,7 @@ from gemmgen.cli.main import main  # noqa: E402
 from gemmgen.cost.resources import fits  # noqa: E402
 from gemmgen.cost.time import predicted_time  # noqa: E402
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
-from gemmgen.schedules import SCHEDULES  # noqa: E402
+from gemmgen.schedules import SCHEDULES, schedule_of  # noqa: E402
 from gemmgen.schedules.parts.memory import accumulator_registers  # noqa: E402
 from gemmgen.schedules.parts.tile import GROUP_M, Tile  # noqa: E402
 from gemmgen.select import tuning_file  # noqa: E402
@@ -31,7 +31,13 @@ from gemmgen.select.tile_text import format_tile, parse_tile  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402
 from gemmgen.spec.shapes import Shape  # noqa: E402
 from gemmgen.tuning import session  # noqa: E402
-from gemmgen.tuning.candidates import MOST, at_shape, candidates  # noqa: E402
+from gemmgen.tuning.candidates import (  # noqa: E402
+    AS_SLOW,
+    KEPT,
+    MOST,
+    at_shape,
+    candidates,
+)
 from gemmgen.tuning.measured_table import _passing, rules_for  # noqa: E402
 from gemmgen.tuning.trial import Trial  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402

@@ -221,8 +221,7 @@ def _prediction(case: Case, cost: Estimate, roofline: Roofline) -> Prediction:
         flops_per_second=case.shape.flops / cost.seconds,
         share=roofline.seconds / cost.seconds,
         measured=case.times.get(case.tile),
-        by_costs=case.seconds(case.tile) if case.costs_of_tile else None,
-        costs=case.costs_of_tile,
+        by_costs=case.seconds(case.tile) if case.tile in case.timed else None,
     )
 
 

@@ -172,8 +172,7 @@ class Roofline:
 class Prediction:
     """launch + outside + max(loop, memory), and `measured`, if the shape was.
 
-    `by_costs` is what launchers predict of a tile that has `costs`: of a block of K, of
-    a tile and of a launch. All in seconds.
+    `by_costs` is what launchers predict of a tile whose costs they know.
     """
 
     launch: float
@@ -186,7 +185,6 @@ class Prediction:
     share: float
     measured: float | None
     by_costs: float | None
-    costs: Mapping[str, float]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.schedules import SCHEDULES, described, schedule_of, why_not
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.costs import Costs
+from gemmgen.select.costs import Timed
 from gemmgen.select.model_table import describes_operands, serves
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
@@ -48,27 +48,17 @@ class Case:
         return dict(self.measured.times.get(self.shape, {})) if self.measured else {}
 
     def seconds(self, tile: Tile) -> float:
-        """The predicted time: by the costs of tiles, if it has some."""
-        product, sizes = self.plan.product, self.shape.sizes
-        if self.costs and tile in self.costs.tiles:
-            return 1e-6 * self.costs.predicted(tile, product, sizes, self.target.sms)
-        return predicted_time(sizes, tile, product, self.target)
+        """The predicted time: by what the tile costs, if that is known."""
+        timed, sizes = self.timed.get(tile), self.shape.sizes
+        if timed:
+            return 1e-6 * timed.predicted(tile, sizes, self.target.sms)
+        return predicted_time(sizes, tile, self.plan.product, self.target)
 
     @property
-    def costs(self) -> Costs | None:
+    def timed(self) -> dict[Tile, Timed]:
         """What tiles cost, if calls are served by that."""
         rows = self.table.costs if self.table else ()
-        return rows[0].costs if rows else None
-
-    @property
-    def costs_of_tile(self) -> dict[str, float]:
-        """Seconds of a block of K, a tile and a launch of the tile that serves."""
-        cost = self.costs.tiles.get(self.tile) if self.costs else None
-        if cost is None:
-            return {}
-        once = cost.tile(self.tile, self.plan.product)
-        each = {"block": cost.block, "once": once, "launch": cost.launch}
-        return {name: 1e-6 * microseconds for name, microseconds in each.items()}
+        return {row.tile: row.timed for row in rows if row.timed}
 
     @cached_property
     def table(self) -> Table | None:
@@ -82,7 +72,7 @@ class Case:
         table = self.table
         tiles = table.tiles if table else self.plan.configs
         rows = table.costs or table.measured if table else ()
-        if self.costs:  # the model's times of others are no match for them
+        if self.timed:  # the model's times of others are no match for them
             tiles = ()
         found = [*(row.tile for row in rows), *tiles, *self.times]
         able = [
@@ -134,9 +124,9 @@ class Case:
             and not undescribed(self.plan, self.shape, row.tile.schedule)
         )
         number, row = next(serving)
-        if row.costs is None:
+        if row.timed is None:
             return number, row
-        timed = [(number, row), *(pair for pair in serving if pair[1].costs)]
+        timed = [(number, row), *(pair for pair in serving if pair[1].timed)]
         return min(timed, key=lambda pair: self.seconds(pair[1].tile))
 
     def _told(self, number: int, row: Row) -> TableRow:
@@ -234,7 +224,7 @@ def _missing(case: Case, name: str) -> str:
         return f"the spec asks for {plan.schedule}"
     if plan.tiles_text != AUTO:
         return "the spec lists its tiles, and none is for this schedule"
-    if case.costs:
+    if case.timed:
         return "none of its tiles has costs"
     return "none of its tiles fits registers and shared memory"
 

@@ -74,9 +74,7 @@ def _schedules(told: Argument) -> Iterator[str]:
         if offer.why_not:
             yield f"{offer.schedule}: no, {offer.why_not}"
         else:
-            timed = (
-                "" if offer.measured is None else f", {_us(offer.measured)} measured"
-            )
+            timed = f", {_us(offer.measured)} measured" if offer.measured else ""
             guess = f"{_us(offer.seconds or 0.0)} predicted"
             yield f"{offer.schedule}: {offer.tile}, {guess}{timed}"
 
@@ -240,11 +238,7 @@ def _prediction(told: Argument) -> Iterator[str]:
         f"{guess.share:.1%} of the roofline; {bound} binds"
     )
     if guess.by_costs is not None:
-        block, once, launch = map(_us, guess.costs.values())
-        yield (
-            f"by its costs, which launchers choose by: {_us(guess.by_costs)} (a block of "
-            f"K {block}, a tile {once}, a launch {launch})"
-        )
+        yield f"by its costs, which launchers choose by: {_us(guess.by_costs)}"
     if guess.measured is not None:
         yield (
             f"measured: {_us(guess.measured)}, "
@@ -261,9 +255,7 @@ def _alternatives(told: Argument) -> Iterator[str]:
                 "tile": f"{candidate.tile}{' *' if candidate.chosen else ''}",
                 "predicted": _us(candidate.seconds),
                 "to the best": f"{candidate.seconds / fastest:.2f}",
-                "measured": (
-                    "" if candidate.measured is None else _us(candidate.measured)
-                ),
+                "measured": _us(candidate.measured) if candidate.measured else "",
             }
             for candidate in told.candidates
         ]
@@ -275,14 +267,13 @@ def _alternatives(told: Argument) -> Iterator[str]:
         if candidate.measured is not None
     ]
     slower = chosen.measured is not None and chosen.measured > min(measured)
-    if told.choice.row and (slower or chosen.seconds > fastest):
+    costs = told.prediction.by_costs is not None
+    if told.choice.row and not costs and (slower or chosen.seconds > fastest):
         yield "a row serves a class of shapes, over all of which its tile loses least"
 
 
 def _sources(told: Argument) -> Iterator[str]:
     rates, sources = told.sources.rates, told.sources
-    if told.prediction.by_costs is not None:
-        yield "predicted times of tiles: by their costs, fitted to measured times"
     yield (
         f"predicted times: gemmgen/cost/time.py with the rates of the {sources.gpu} "
         f"({sources.rates_from}): clock {rates['clock'] / 1e9:.2f}{_TIED}GHz, "

@@ -36,9 +36,10 @@ _SHARED = {
     "dispatch": {"Launches", "Schedule"},
     "launch_cache": {"launch_cache"},
     "device": {
-        "aligned", "bars", "buffers", "finishes", "ring", "span", "span_in",
-        "split_range", "sum_splits", "swizzle", "tma_load", "tma_store",
+        "aligned", "finishes", "span", "span_in", "split_range", "sum_splits",
+        "swizzle", "tma_store",
     },
+    "pipeline": {"bars", "buffers", "multiply", "ring", "specialize", "tiles_of"},
     "functions": {op.name for op in OPS.values() if not op.in_place},
     "support": {"rows"},
     "table": {"one_a_raced_tile"},
@@ -68,13 +69,9 @@ _ATTRIBUTES = {
         *(op.triton[3:] for op in OPS.values() if op.in_place),
     },
     "gluon": {"jit"},
-    "gl": {
-        "DotOperandLayout", "NVMMADistributedLayout", "SliceLayout",
-        "allocate_shared_memory", "arange",
-        "static_range", "warp_specialize", "zeros",
-    },
-    "hopper": {"fence_async_shared", "warpgroup_mma", "warpgroup_mma_wait"},
-    "mbarrier": {"MBarrierLayout", "arrive", "expect", "init", "wait"},
+    "gl": {"DotOperandLayout", "NVMMADistributedLayout", "SliceLayout", "zeros"},
+    "hopper": {"fence_async_shared"},
+    "mbarrier": {"arrive", "wait"},
     "tma": {"store_wait"},
 }  # fmt: skip
 _OF_VALUES = {

@@ -6,15 +6,14 @@ What a module of one kernel uses beyond them is found when it is rendered.
 
 from gemmgen.gate.allowlist import NAMES_OF_MODULES
 
-IN_MODULES = NAMES_OF_MODULES | {"consume", "produce"}
+IN_MODULES = NAMES_OF_MODULES | {"consume"}
 """Those at the top of a module, which no kernel may be called either."""
 _IN_LAUNCHERS = ("batch", "out", "schedules", "sizes", "tile")
 _IN_KERNELS = (
-    *("acc", "acc_layout", "args", "bar", "consumer", "empty", "first", "first_m"),
-    *("first_n", "full", "k", "k_begin", "k_blocks", "k_end", "k_iter", "layout"),
-    *("lhs_layout", "loads", "operand_empty", "operand_full", "order", "phase"),
-    *("products", "stage", "start", "step", "sums", "tile_m", "tile_n", "tiles"),
-    *("wave", "wg"),
+    *("acc", "acc_layout", "empty", "first_m", "first_n", "full", "k", "k_begin"),
+    *("k_end", "k_iter", "layout", "lhs_layout", "loads", "operand_empty"),
+    *("operand_full", "operands", "order", "products", "start", "step", "sums"),
+    *("tile_m", "tile_n", "tiles", "wave"),
 )
 OF_TRITON = (
     *(

@@ -21,10 +21,10 @@ SHARED = tuple(
     f"{RUNTIME}/{name}.py"
     for name in (
         "__init__",
-        "package",
         "tile",
         "support",
         "device",
+        "pipeline",
         "functions",
         "table",
         "checks",

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from gemmgen.problem.tensors import Operand, buffers
 from gemmgen.render.kernel_text import KernelText
+from gemmgen.render.names import line
 from gemmgen.schedules import from_registers, transposes
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import Matrix
 
 _INSTRUCTION_BYTES = 32
 """Bytes of K that one wgmma multiplies (PTX ISA, wgmma shapes)."""
-_PREVIOUS = "mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES)"
 
 
 @dataclass(frozen=True)
@@ -140,41 +140,14 @@ class ConsumerText(KernelText):
         return f"({self.side_of_wg}, {self.other_side})"
 
     @property
-    def left_block(self) -> str:
-        """A consumer's block of the left matrix, in shared memory or in registers."""
-        block = f"{self.left.name}_smem.index(stage * NUM_WGS + WG)"
-        block = _rows_first(self.left, block)
-        return f"{block}.load(lhs_layout)" if self.lhs_in_registers else block
-
-    @property
-    def right_block(self) -> str:
-        """The block of the right matrix, in shared memory."""
-        return _rows_first(self.right, f"{self.right.name}_smem.index(stage)")
-
-    @property
-    def release(self) -> list[str]:
-        """What gives a stage back: one block later, so that two are under way.
-
-        What comes from registers cannot: loads of the next block would wait for them.
-        """
-        if self.lhs_in_registers:
-            return [
-                "# The next block is loaded into the same registers.",
-                "acc = hopper.warpgroup_mma_wait(0, deps=[acc])",
-                "mbarrier.arrive(empty.index(stage))",
-            ]
-        return [
-            "acc = hopper.warpgroup_mma_wait(1, deps=[acc])",
-            "# The block before this one has been read.",
-            f"{_PREVIOUS}, pred=k > 0)",
+    def constants_of_multiply(self) -> str:
+        """What it is told beside tensors: how the sides of a product lie, at last."""
+        told = [
+            *("BLOCK_K", "STAGES", "NUM_WGS", "CONSUMER"),
+            f"LEFT_K_MAJOR={along_k(self.left)}",
+            f"RIGHT_K_MAJOR={along_k(self.right)}",
         ]
-
-    @property
-    def last_release(self) -> list[str]:
-        """What gives the last stage back."""
-        if self.lhs_in_registers:
-            return []
-        return ["acc = hopper.warpgroup_mma_wait(0, deps=[acc])", f"{_PREVIOUS})"]
+        return line(told + ["LEFT_LAYOUT=lhs_layout"] * self.lhs_in_registers, 12)
 
     @property
     def loads_of_operands(self) -> list[str]:
@@ -233,5 +206,6 @@ class ConsumerText(KernelText):
         return ["tma.store_wait(0)"] if self.described("results") else []
 
 
-def _rows_first(matrix: Matrix, block: str) -> str:
-    return f"{block}.permute((1, 0))" if matrix.transposed else block
+def along_k(matrix: Matrix) -> bool:
+    """Whether a K block of a matrix lies along K."""
+    return matrix.contiguous_axis == "k"

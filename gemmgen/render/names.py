@@ -31,14 +31,6 @@ def grouped(groups: Iterable[Sequence[str]], indent: int = 0) -> str:
     return "\n".join(["(", *lines, " " * indent + ")"])
 
 
-def unpacked(names: Sequence[str], value: str, indent: int) -> str:
-    """`a, b = value`, in as many lines as it takes."""
-    short = f"{', '.join(names)} = {value}"
-    if indent + len(short) <= WIDTH:
-        return short
-    return f"{grouped([names], indent)} = {value}  # fmt: skip"
-
-
 def packed(name: str, names: Sequence[str], indent: int) -> str:
     """`name = (a, b)`, in as many lines as it takes."""
     short = f"{name} = ({', '.join(names)})"

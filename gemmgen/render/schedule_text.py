@@ -17,8 +17,9 @@ import triton.language as tl
 _GLUON = """import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia import hopper
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier"""
+"""
+_HOPPER = "from triton.experimental.gluon.language.nvidia"
+_PIPELINE = ("bars", "buffers", "multiply", "ring", "specialize", "tiles_of")
 _RACED_GRID = "one_a_raced_tile"
 
 
@@ -41,7 +42,13 @@ class ScheduleText:
         """The imports of the language that the kernel is written in."""
         if not SCHEDULES[self.name].specialized:
             return _TRITON
-        return _GLUON + (", tma\n" if self.kernel.described("results") else "\n")
+        text = self.kernel
+        stores = text.described("results")
+        passes = any(one.is_matrix for one in self.plan.operands)
+        used = ["mbarrier"] * passes + ["tma"] * stores
+        lines = [f"{_HOPPER} import hopper\n"] * stores
+        lines += [f"{_HOPPER}.hopper import {', '.join(used)}\n"] * bool(used)
+        return _GLUON + "".join(lines)
 
     @property
     def imports(self) -> list[tuple[str, list[str]]]:
@@ -49,6 +56,7 @@ class ScheduleText:
         taken = {
             "device": self._device_functions,
             "dispatch": ["Schedule"],
+            "pipeline": [*_PIPELINE] if SCHEDULES[self.name].specialized else [],
             "table": [self.grid],
         }
         beside = [] if self.plan.epilogue.is_empty else [(f".{EPILOGUE}", [EPILOGUE])]
@@ -58,23 +66,23 @@ class ScheduleText:
     @property
     def _device_functions(self) -> list[str]:
         row, text = SCHEDULES[self.name], self.kernel
-        lines = "\n".join([*text.loads_of_operands, *text.stores])
-        specialized = row.specialized
+        offsets = "offs_" in self._addressed
         used = {
             "aligned": text.aligns,
-            "bars": specialized,
-            "buffers": specialized,
             "finishes": text.splits,
-            "ring": specialized,
-            "span": not specialized and "offs_" in lines,
-            "span_in": specialized and "offs_" in lines,
+            "span": not row.specialized and offsets,
+            "span_in": row.specialized and offsets,
             "split_range": text.splits,
             "sum_splits": text.splits,
             "swizzle": not row.memory_bound,
-            "tma_load": specialized,
-            "tma_store": specialized and text.described("results"),
+            "tma_store": row.specialized and text.described("results"),
         }
         return [name for name, needed in used.items() if needed]
+
+    @property
+    def _addressed(self) -> str:
+        """What loads operands and stores results."""
+        return "\n".join([*self.kernel.loads_of_operands, *self.kernel.stores])
 
     @property
     def grid(self) -> str:

@@ -4,8 +4,7 @@ import textwrap
 from dataclasses import dataclass
 
 from gemmgen.render.names import WIDTH
-from gemmgen.schedules.parts.tile import FILL, Product
-from gemmgen.select.costs import Costs, rates_of
+from gemmgen.schedules.parts.tile import FILL, Product, Rates
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
 
@@ -30,7 +29,7 @@ class TableText:
         )
         full = "One that asks for FULL waves takes sizes whose tiles keep all SMs busy."
         told = [
-            *([costs] if self.costs else []),
+            *([costs] if self.timed else []),
             "GPUs that do not have a tile's bytes of shared memory pass it over.",
             *([full] if self.full else []),
             f"{self.plan.chosen_by}.",
@@ -39,16 +38,15 @@ class TableText:
         return f'"""{first}\n\n{textwrap.fill(" ".join(told), WIDTH)}\n"""'
 
     @property
-    def costs(self) -> dict[str, Costs]:
-        """By the name that rows have for their rates."""
-        return {_rates_name(row): row.costs for row in self.plan.rows if row.costs}
+    def timed(self) -> dict[str, Rates]:
+        """The rates of timed rows, by the name that these have for them."""
+        return {_name(row): row.timed.rates for row in self.plan.rows if row.timed}
 
     @property
     def rates(self) -> list[str]:
         """Lines that say how fast GPUs are."""
         found = []
-        for name, costs in self.costs.items():
-            rates = rates_of(self.plan.product, costs.rates)
+        for name, rates in self.timed.items():
             told = (f"{key}={_number(value)}" for key, value in rates._asdict().items())
             found.append(f"{name} = Rates({', '.join(told)})")
         return found
@@ -62,14 +60,14 @@ class TableText:
             "FILL": any(row.tile.split_k < 0 for row in rows),
             "FULL": self.full,
         }
-        rates = ["Rates"] if self.costs else []
+        rates = ["Rates"] if self.timed else []
         return [*(name for name, needed in used.items() if needed), *rates, "Tile"]
 
     @property
     def rows(self) -> list[str]:
         """The dispatch table, its columns aligned under their names."""
-        more = ["waves"] if self.full or self.costs else []
-        more += _COSTS if self.costs else []
+        more = ["waves"] if self.full or self.timed else []
+        more += _COSTS if self.timed else []
         width = len(_COLUMNS) + len(more)
         cells = (_cells(row, self.plan.product)[:width] for row in self.plan.rows)
         rows = [[*_COLUMNS, *more], *cells]
@@ -119,20 +117,19 @@ def _cells(row: Row, product: Product) -> list[str]:
         *map(str, sizes),
         split_k,
         *map(str, (tile.stages, tile.warps, row.shared_memory(product))),
-        *_costs(row, product),
+        *_costs(row),
     ]
 
 
-def _costs(row: Row, product: Product) -> tuple[str, ...]:
+def _costs(row: Row) -> tuple[str, ...]:
     """Whether waves must be full, and what a tile costs, where that is known."""
-    if row.costs is None:
+    if row.timed is None:
         return ("FULL" if row.full else "", "", "", "", "")
-    cost = row.costs.tiles[row.tile]
-    numbers = (cost.block, cost.tile(row.tile, product), cost.launch)
-    return ("0", *(f"{number:.4g}" for number in numbers), _rates_name(row))
+    numbers = (f"{number:.4g}" for number in row.timed[:-1])
+    return ("0", *numbers, _name(row))
 
 
-def _rates_name(row: Row) -> str:
+def _name(row: Row) -> str:
     """`SM_90`."""
     return row.target.name.upper()
 

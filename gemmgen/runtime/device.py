@@ -1,14 +1,13 @@
 """Functions of the device that kernels call.
 
-The order of tiles and their offsets, splits of K, what warp-specialized kernels have in
-shared memory, fast division.
+The order of tiles and their offsets, splits of K, fast division.
 """
 
 import triton
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+from triton.experimental.gluon.language.nvidia.hopper import tma
 from triton.language.extra import libdevice
 
 from .support import INTERPRETED
@@ -49,6 +48,13 @@ def span(tile, BLOCK: tl.constexpr, size, INDEX: tl.constexpr):
     return offs, offs < size
 
 
+@gluon.jit
+def span_in(first, SIDE: gl.constexpr, size, LAYOUT: gl.constexpr):
+    """Offsets of a tile's part along an axis, and whether each is within its size."""
+    offs = (first + gl.arange(0, SIDE, layout=LAYOUT)).to(gl.int64)
+    return offs, offs < size
+
+
 @triton.jit
 def split_range(K, SPLIT_K, BLOCK_K: tl.constexpr):
     """Where this program's split of K begins and ends: whole blocks but the last."""
@@ -84,54 +90,6 @@ def sum_splits(acc, partials_ptr, counters_ptr, SPLIT_K, STAGES: tl.constexpr):
         partial_ptr = partials_ptr + i * SIZE + tl.arange(0, SIZE)
         total += tl.load(partial_ptr, cache_modifier=".cg")
     return total.reshape(acc.shape)
-
-
-@gluon.jit
-def buffers(desc, COUNT: gl.constexpr):
-    """Shared memory for COUNT blocks of a descriptor."""
-    shape: gl.constexpr = [COUNT, desc.block_shape[0], desc.block_shape[1]]
-    return gl.allocate_shared_memory(desc.dtype, shape, desc.layout)
-
-
-@gluon.jit
-def memory_of_bars(COUNT: gl.constexpr):
-    """Shared memory for COUNT barriers."""
-    return gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
-
-
-@gluon.jit
-def bars(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
-    """COUNT barriers, whose phases end when so many have arrived.
-
-    With no arrivals nobody waits for them, and the compiler gives their memory to
-    others: what was made ready must not be overwritten (PTX ISA, mbarrier.init).
-    """
-    made = memory_of_bars(COUNT)
-    if ARRIVALS > 0:
-        for i in gl.static_range(COUNT):
-            mbarrier.init(made.index(i), count=ARRIVALS)
-    return made
-
-
-@gluon.jit
-def ring(COUNT: gl.constexpr, READERS: gl.constexpr):
-    """The barriers of COUNT buffers in turn: each full, each empty for all readers.
-
-    Made ready in pairs, since threads wait for each other between two of one kind.
-    """
-    full = memory_of_bars(COUNT)
-    empty = memory_of_bars(COUNT)
-    for i in gl.static_range(COUNT):
-        mbarrier.init(full.index(i), count=1)
-        mbarrier.init(empty.index(i), count=READERS)
-    return full, empty
-
-
-@gluon.jit
-def span_in(first, SIDE: gl.constexpr, size, LAYOUT: gl.constexpr):
-    """Offsets of a tile's part along an axis, and whether each is within its size."""
-    offs = (first + gl.arange(0, SIDE, layout=LAYOUT)).to(gl.int64)
-    return offs, offs < size
 
 
 if INTERPRETED:  # without CUDA's library

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass
+from typing import NamedTuple
 
 from gemmgen.base.errors import Mistakes, one_of
 from gemmgen.schedules.parts.tile import Product, Rates, Tile
@@ -32,6 +33,19 @@ class Cost:
         return self.once + self.operation * instructions(tile, product)
 
 
+class Timed(NamedTuple):
+    """Microseconds of a tile of one kernel, its epilogue included, and the rates."""
+
+    block: float
+    once: float
+    launch: float
+    rates: Rates
+
+    def predicted(self, tile: Tile, sizes: tuple[int, int, int], sms: int) -> float:
+        """Microseconds of the tile, as launchers reckon it."""
+        return tile.launched._replace(**self._asdict()).predicted(*sizes, sms)
+
+
 @dataclass(frozen=True)
 class Costs:
     """What was fitted for a kind of product: rates of the GPU, and costs of tiles."""
@@ -39,18 +53,17 @@ class Costs:
     rates: Rates
     tiles: Mapping[Tile, Cost]
 
+    def timed(self, tile: Tile, product: Product, as_: Tile | None = None) -> Timed:
+        """What a tile of a product costs: as much as another that was timed, or it."""
+        cost = self.tiles[as_ or tile]
+        once = cost.tile(tile, product)
+        return Timed(cost.block, once, cost.launch, rates_of(product, self.rates))
+
     def predicted(
         self, tile: Tile, product: Product, sizes: tuple[int, int, int], sms: int
     ) -> float:
         """Microseconds of a tile, as launchers reckon it."""
-        cost, rates = self.tiles[tile], rates_of(product, self.rates)
-        timed = tile.launched._replace(
-            block=cost.block,
-            once=cost.tile(tile, product),
-            launch=cost.launch,
-            rates=rates,
-        )
-        return timed.predicted(*sizes, sms)
+        return self.timed(tile, product).predicted(tile, sizes, sms)
 
 
 def kind_of(product: Product) -> str:

@@ -6,7 +6,7 @@ from gemmgen.cost.resources import shared_memory
 from gemmgen.hardware.targets import TARGETS, Rates, Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Tile
-from gemmgen.select.costs import Costs
+from gemmgen.select.costs import Timed
 from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.model_table import FEW, modelled
 from gemmgen.select.nearest import nearest_fitting
@@ -17,7 +17,7 @@ class Row:
     """For GPUs from `architecture` on and sizes up to M, N, K (None: any), a tile.
 
     If `full`, only for M and N whose tiles fill the last wave of SMs. Of those that
-    have `costs` a call takes the one that they predict to be the fastest.
+    were `timed` a call takes the one that is predicted to be the fastest.
     """
 
     architecture: int
@@ -26,7 +26,7 @@ class Row:
     tile: Tile
     k: int | None = None
     full: bool = False
-    costs: Costs | None = None
+    timed: Timed | None = None
 
     @property
     def limits(self) -> tuple[int | None, int | None, int | None]:

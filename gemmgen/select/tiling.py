@@ -122,27 +122,33 @@ def _rows_with_costs(
     product: Product,
     target: Target,
 ) -> tuple[Row, ...]:
-    """Rows of the tiles whose costs are known, that the kernel can have.
+    """Rows of the tiles whose costs are known, with as many stages as fit here.
 
     A persistent loop that waits for operands [m, n] overlaps less than what was timed.
     """
     if costs is None:
         return ()
-    serving = _serving(spec, product, target)
-    return tuple(
-        Row(target.architecture, None, None, tile, costs=costs)
-        for tile in costs.tiles
-        if tile.schedule in serving
-        and not spills(tile, product)
-        and holds(tile, product, target, epilogue.live_tiles)
-        and fits(tile, product, target)
-        and not why_not_compiled(tile, product, target)
-        and not (
-            product.matrix_bytes
-            and schedule_of(tile).persistent
-            and not describes_operands(tile)
-        )
-    )
+    found = []
+    for timed in costs.tiles:
+        stages = range(timed.stages, 1, -1)
+        depths = (replace(timed, stages=count) for count in stages)
+        tile = next((one for one in depths if fits(one, product, target)), None)
+        if (
+            tile
+            and tile.schedule in _serving(spec, product, target)
+            and not spills(tile, product)
+            and holds(tile, product, target, epilogue.live_tiles)
+            and not why_not_compiled(tile, product, target)
+            and not (product.matrix_bytes and _waits_for_operands(tile))
+        ):
+            cost = costs.timed(tile, product, timed)
+            found.append(Row(target.architecture, None, None, tile, timed=cost))
+    return tuple(found)
+
+
+def _waits_for_operands(tile: Tile) -> bool:
+    """Whether a loop over tiles reads operands [m, n] by pointers, as no timed one."""
+    return schedule_of(tile).persistent and not describes_operands(tile)
 
 
 def _outgrown(

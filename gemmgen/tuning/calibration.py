@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from gemmgen.base.errors import UsageError
@@ -15,7 +14,7 @@ from gemmgen.select.costs import kind_of
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tuning_file import Tuning
 from gemmgen.spec.shapes import Shape
-from gemmgen.tuning.record import measured, rewrite, write
+from gemmgen.tuning.record import measured, write
 
 OnStep = Callable[[str], object]
 
@@ -53,8 +52,8 @@ class _Timing:
 def calibrate(specs: Sequence[Path], on_step: OnStep | None = None) -> dict[Path, Fit]:
     """Fit the model to the times in each tuning file; make its rules anew.
 
-    Needs no GPU; without torch costs stay as they are. `on_step` is told how far off
-    the model is. Raises `UsageError` if there is no tuning file beside the first spec.
+    Needs no GPU; costs of tiles stay as they are. `on_step` is told how far off the
+    model is. Raises `UsageError` if there is no tuning file beside the first spec.
     """
     plans = {plan.name: plan for spec in specs for plan in load(spec)}
     paths = tuning_file.beside(specs[0])
@@ -74,10 +73,6 @@ def calibrate(specs: Sequence[Path], on_step: OnStep | None = None) -> dict[Path
                 costs = kind_of(plans[name].product) in tuning.costs
                 again = measured(plans[name], target, known.times, costs)
                 tuning = write(path, tuning, name, again)
-        if find_spec("torch"):
-            from gemmgen.tuning.costs import with_costs
-
-            rewrite(path, with_costs(tuning, plans, target, on_step))
     return fits
 
 

@@ -12,7 +12,7 @@ from triton.experimental.gluon.language.nvidia import hopper as real_hopper
 from gemmgen.verification.gluon import asynchronous, registers
 from gemmgen.verification.gluon.barriers import Barrier
 from gemmgen.verification.gluon.descriptors import Descriptor, storage
-from gemmgen.verification.gluon.misuse import Unsupported, frame_here, misused
+from gemmgen.verification.gluon.misuse import Unsupported, frame_here, frames, misused
 from gemmgen.verification.gluon.program import Load, Program
 from gemmgen.verification.gluon.shared import Access
 from gemmgen.verification.gluon.views import Barriers, Ring, View
@@ -94,11 +94,11 @@ def _check_registers(warps: Sequence[int], workers: Sequence[int]) -> None:
 
 
 def _name_rings(program: Program) -> None:
-    """Call shared memory as the kernel does."""
-    frame = frame_here()
-    for name, value in (frame.f_locals if frame else {}).items():
-        if isinstance(value, Ring):
-            value.name = name
+    """Call shared memory as the kernel does, whichever of its functions is running."""
+    for frame in frames(frame_here()):
+        for name, value in frame.f_locals.items():
+            if isinstance(value, Ring):
+                value.name = name
 
 
 def _init(barrier: Barrier, count: Any) -> None:

@@ -4,6 +4,7 @@ A place is a line of the kernel with the tile and the K block that it is at.
 """
 
 import sys
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -23,21 +24,37 @@ class Unsupported(Exception):
 
 def frame_here() -> FrameType | None:
     """The innermost frame of the kernel that called."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and MARK not in frame.f_globals:
+    return next(frames(sys._getframe(1)), None)
+
+
+def frames(frame: FrameType | None) -> Iterator[FrameType]:
+    """Those of the kernel's functions, from a frame outwards."""
+    while frame is not None:
+        if MARK in frame.f_globals:
+            yield frame
         frame = frame.f_back
-    return frame
 
 
 def place(frame: FrameType | None) -> str:
-    """`consume, line 512 (CONSUMER=1, tile=3, k=2)`."""
-    if frame is None:
+    """`multiply, line 151, for consume, line 48 (CONSUMER=1, tile=3, k=2)`.
+
+    First the line itself, then that of the loop over tiles if another function has it.
+    """
+    own = list(frames(frame))
+    if not own:
         return "the launch"
-    values = [
-        f"{name}={frame.f_locals[name]}" for name in _TOLD if name in frame.f_locals
-    ]
-    there = f"{frame.f_code.co_name}, line {frame.f_lineno}"
+    looping = [one for one in own[1:] if "tile" in one.f_locals][:1]
+    there = ", for ".join(
+        f"{one.f_code.co_name}, line {one.f_lineno}" for one in (own[0], *looping)
+    )
+    known = {name: value for one in reversed(own) for name, value in _told(one)}
+    values = [f"{name}={known[name]}" for name in _TOLD if name in known]
     return f"{there} ({', '.join(values)})" if values else there
+
+
+def _told(frame: FrameType) -> Iterator[tuple[str, Any]]:
+    values = frame.f_locals
+    return ((name, values[name]) for name in _TOLD if name in values)
 
 
 def here() -> str:

@@ -32,6 +32,10 @@ def _without_nan(node: ast.AST) -> ast.AST | None:
     return with_keyword(node, "propagate_nan", None)
 
 
+_SUMMING = ("tl.dot", "sum_splits", "multiply")
+"""What adds to `acc` before any epilogue reads it."""
+
+
 def _rounded_early(plan: Plan) -> Edit:
     """`acc` rounded to the result's type where the epilogue reads it.
 
@@ -44,7 +48,7 @@ def _rounded_early(plan: Plan) -> Edit:
     def edit(node: ast.AST) -> ast.AST | None:
         if not isinstance(node, ast.Assign) or narrow == wide or len(outs) > 1:
             return None
-        if not _reads(node.value, "acc") or call_of(node.value, "tl.dot", "sum_splits"):
+        if not _reads(node.value, "acc") or call_of(node.value, *_SUMMING):
             return None
         if plain and ast.unparse(node.value) in ("acc.T", "acc.permute((1, 0))"):
             return None

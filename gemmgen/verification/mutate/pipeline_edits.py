@@ -99,13 +99,13 @@ def replaced(old: str, new: str) -> Edit:
 
 
 def _indexed(node: ast.AST) -> tuple[ast.Call, str] | None:
-    """A call `name.index(i)`, and the name."""
+    """A call `name.index(i)` or `names[j].index(i)`, and what is indexed."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return None
     ring = node.func.value
-    if node.func.attr != "index" or not isinstance(ring, ast.Name):
+    if node.func.attr != "index" or not isinstance(ring, (ast.Name, ast.Subscript)):
         return None
-    return node, ring.id
+    return node, ast.unparse(ring)
 
 
 def other_block(old: str, new: str) -> Edit:
@@ -154,16 +154,17 @@ def _first_argument(
     return edit
 
 
-def behind(first: str, second: str) -> Edit:
+def behind(first: str, second: str, body: str = "body") -> Edit:
     """A statement with a text moved behind the next of its body with another."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        if not isinstance(node, (ast.For, ast.FunctionDef)):
+        if not isinstance(node, (ast.For, ast.FunctionDef, ast.If)):
             return None
-        texts = [ast.unparse(one) for one in node.body]
+        statements = getattr(node, body, [])
+        texts = [ast.unparse(one) for one in statements]
         places = [
             at
-            for at, (text, one) in enumerate(zip(texts, node.body, strict=True))
+            for at, (text, one) in enumerate(zip(texts, statements, strict=True))
             if first in text and not isinstance(one, ast.For)
         ]
         at = places[0] if places else len(texts)
@@ -171,7 +172,8 @@ def behind(first: str, second: str) -> Edit:
         if not later:
             return None
         new = copy.deepcopy(node)
-        new.body.insert(later[0], new.body.pop(at))
+        moved = getattr(new, body)
+        moved.insert(later[0], moved.pop(at))
         return new
 
     return edit
@@ -246,6 +248,18 @@ def misnumbered(node: ast.AST) -> ast.AST | None:
     """The second consumer takes itself for the first."""
     if not isinstance(node, ast.Tuple) or len(node.elts) < 2:
         return None
-    if ast.unparse(node.elts[0]) != "sums" or ast.unparse(node.elts[-1]) != "1":
+    texts = [ast.unparse(one) for one in node.elts]
+    if "sums" not in texts or texts[-1] != "1":
         return None
     return ast.Tuple([*node.elts[:-1], ast.Constant(0)], ast.Load())
+
+
+def otherwise(name: str) -> Edit:
+    """An argument of this name, which is true or false, as the other."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.keyword) or node.arg != name:
+            return None
+        return ast.keyword(name, expression(f"not {ast.unparse(node.value)}"))
+
+    return edit

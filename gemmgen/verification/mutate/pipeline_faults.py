@@ -23,6 +23,7 @@ from gemmgen.verification.mutate.pipeline_edits import (
     next_stage,
     other_barrier,
     other_block,
+    otherwise,
     passed_as,
     replaced,
     same_k,
@@ -83,7 +84,7 @@ def _barriers() -> Iterator[tuple[str, Edit]]:
     yield "wait for the other phase", changed(WAIT, 1, "{} ^ 1")
     yield "phase stands still", replaced("k_iter // STAGES & 1", "0")
     yield "phase stands still", replaced("wave & 1", "0")
-    yield "phase stands still", replaced("wave // (1 + PINGPONG) & 1", "0")
+    yield "phase stands still", replaced("turn // (1 + PINGPONG) & 1", "0")
     yield (
         "phase changes too late",
         replaced("k_iter // STAGES", "k_iter // (STAGES + 1)"),
@@ -118,7 +119,7 @@ def _moved() -> Iterator[tuple[str, Edit]]:
         ("stage expected before its wait", f"{WAIT}(empty", EXPECT),
         ("stage filled before its wait", f"{WAIT}(empty", "k_iter += 1"),
         ("operand read before its wait", f"{WAIT}(operand_full", f"{own}.load"),
-        ("operand loaded before its wait", f"{WAIT}(operand_empty", "_desc, ["),
+        ("operand loaded before its wait", f"{WAIT}(operand_empty", COPIES[0]),
         ("fence before the store", f"{own}.store", _FENCE),
         ("tile stored before the fence", _FENCE, "_desc, [first_m"),
         ("tile written before the wait", f"{_STORE_WAIT}(0)", ".store("),
@@ -127,6 +128,7 @@ def _moved() -> Iterator[tuple[str, Edit]]:
         ("turn not waited for", "if PINGPONG:\n    mbarrier.wait", "for k in"),
     ):
         yield name, behind(first, second)
+        yield name, behind(first, second, "orelse")
 
 
 def _sums() -> Iterator[tuple[str, Edit]]:
@@ -147,16 +149,18 @@ def _rings() -> Iterator[tuple[str, Edit]]:
     """Blocks of shared memory that are not the ones."""
     yield "ring of fewer stages", replaced("k_iter % STAGES", "k_iter % (STAGES - 1)")
     yield "block of another stage", other_block("stage", "(stage + 1) % STAGES")
-    for wg in ("wg", "WG"):
-        old = f"stage * NUM_WGS + {wg}"
-        yield "slice of another", other_block(old, "stage * NUM_WGS")
+    for parts, part in (("PARTS", "part"), ("NUM_WGS", "WG")):
+        old = f"stage * {parts} + {part}"
+        yield "slice of another", other_block(old, f"stage * {parts}")
         yield "slice of another stage", other_block(
-            old, f"(stage + 1) % STAGES * NUM_WGS + {wg}"
+            old, f"(stage + 1) % STAGES * {parts} + {part}"
         )
+    for side in ("LEFT", "RIGHT", "A", "B"):
+        yield "block turned the other way", otherwise(f"{side}_K_MAJOR")
     yield "tile of another", other_block("CONSUMER", "1 - CONSUMER")
     yield "tile of another", other_block("CONSUMER", "0")
     yield "tile of another", other_block("consumer", "0")
-    yield "ring begun elsewhere", replaced("FIRST * k_blocks", "0")
+    yield "ring begun elsewhere", replaced("(CONSUMER - WG) * tl.cdiv(K, BLOCK_K)", "0")
     yield "turn of the same", replaced(
         "order.index(1 - CONSUMER)", "order.index(CONSUMER)"
     )
@@ -173,17 +177,21 @@ def _tiles() -> Iterator[tuple[str, Edit]]:
     """Tiles and K blocks that nobody computes, or that are not where they belong."""
     yield "last tile lost", bounded("tiles", "tiles - 1")
     yield "tile stride", bounded("tl.num_programs(0)", "1")
-    yield "tile stride", bounded(
+    yield "tile stride", bounded("step", "1")
+    yield "tile stride", replaced(
         "(1 + PINGPONG) * tl.num_programs(0)", "tl.num_programs(0)"
     )
     yield "a consumer's tiles are the other's", replaced(
-        "tl.program_id(0) + FIRST * tl.num_programs(0)", "tl.program_id(0)"
+        "tl.program_id(0) + CONSUMER * PINGPONG * tl.num_programs(0)",
+        "tl.program_id(0)",
     )
     yield "last K block lost", bounded("K", "K - BLOCK_K")
     yield "last K block lost", bounded("k_blocks", "k_blocks - 1")
     yield "K block loaded again", same_k
-    for wg in ("wg", "WG"):
-        for side in ("BLOCK_N_PER_WG", "BLOCK_M_PER_WG"):
-            yield "slice of a tile", without_term(f"{wg} * {side}")
+    for slice_ in (
+        *("WG * BLOCK_N_PER_WG", "WG * BLOCK_M_PER_WG", "part * SIDE"),
+        *("part % PARTS_M * ROWS", "part % PARTS_N * COLUMNS"),
+    ):
+        yield "slice of a tile", without_term(slice_)
     yield "corner's coordinates swapped", swapped_corner
     yield "consumers of one number", misnumbered

@@ -17,7 +17,7 @@ from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate.host_mutants import device_mutants, host_mutants
 from gemmgen.verification.mutate.mutants import Mutant, mutants
 from gemmgen.verification.mutate.shared_trial import (
-    caller_of,
+    callers_of,
     trial_plans,
     written,
 )
@@ -150,14 +150,16 @@ def _of_shared(folder: Path) -> Iterator[_Trial]:
 
 
 def _of_device(folder: Path) -> Iterator[_Trial]:
-    """Those of functions of the device, tried by a kernel that calls the function."""
+    """Those of functions of the device, tried by kernels that call the function."""
     first = trial_plans()[0]
     for name, text in shared_texts().items():
         for index, (function, mutant) in enumerate(device_mutants(first, name, text)):
-            plan = caller_of(function)
             own, changed = folder / f"{name}{index}", {name: mutant.source}
-            make = partial(written, own / plan.name, plan, changed)
-            yield _Trial(name, mutant, (("properties", make),))
+            checks = [
+                ("properties", partial(written, own / plan.name, plan, changed, file))
+                for plan, file in callers_of(name, function)
+            ]
+            yield _Trial(name, mutant, tuple(checks))
 
 
 def _ill(

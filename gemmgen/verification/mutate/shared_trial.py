@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gemmgen.output import alone
 from gemmgen.render import render
-from gemmgen.render.parts import file_of
+from gemmgen.render.parts import RUNTIME, file_of
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
 from gemmgen.tables.functions import OPS
@@ -37,8 +37,16 @@ kernels:
     outputs: {out: bf16, pre: fp32}
   # Blocks that are rounded to tf32 as they are read.
   - {name: rounded, op: gemm, layout: NT, dtype: fp32, precision: tf32}
-  # Groups of warps that share a tile's rows, where others share its columns.
-  - {name: turned, op: gemm, layout: TT, dtype: fp32, precision: tf32}
+  # Neither matrix lies along K, whose last block may be one long.
+  - {name: across, op: gemm, layout: TN}
+  # Groups of warps that share a tile's rows, where others share its columns; of A from
+  # registers; two matrix operands.
+  - name: turned
+    op: gemm
+    layout: TT
+    dtype: fp32
+    precision: tf32
+    epilogue: acc * gate[m, n] + addend[m, n]
   # Parts of K of many tiles.
   - {name: parted, op: linear, tiles: {m: 64, n: 64, k: 64, split_k: 4}}
   # Configurations that race.
@@ -71,6 +79,10 @@ kernels:
 """
 
 
+PIPELINE = f"{RUNTIME}/pipeline.py"
+"""What warp-specialized kernels share."""
+
+
 @cache
 def trial_plans() -> tuple[Plan, ...]:
     """The kernels, the one that uses most first."""
@@ -80,11 +92,21 @@ def trial_plans() -> tuple[Plan, ...]:
     )
 
 
+def callers_of(module: str, function: str) -> tuple[tuple[Plan, str | None], ...]:
+    """The kernels that call a function of a module, each with the file that does.
+
+    One for a function of epilogues. What warp-specialized kernels share is tried by
+    several, since layouts and operands decide what each does; the rest by the first.
+    """
+    if function in OPS:
+        return ((_caller_of(function), None),)
+    if module != PIPELINE:
+        return ((trial_plans()[0], None),)
+    return tuple((one, one.specialized) for one in trial_plans() if one.specialized)
+
+
 @cache
-def caller_of(function: str) -> Plan:
-    """A kernel that calls a function of epilogues; of any other, the first."""
-    if function not in OPS:
-        return trial_plans()[0]
+def _caller_of(function: str) -> Plan:
     arguments = ["acc", "0.1", "0.5"][: len(OPS[function].parameters)]
     text = _CALLING.format(function, f"{function}({', '.join(arguments)})")
     return plans(parse(text.encode(), "self-test"))[0]
@@ -95,7 +117,12 @@ def _files(plan: Plan) -> Mapping[str, str]:
     return render.files(plan, "self-test")
 
 
-def written(folder: Path, plan: Plan, changed: Mapping[str, str]) -> Subject:
-    """A kernel in a folder of its own, with the text of some shared modules changed."""
+def written(
+    folder: Path, plan: Plan, changed: Mapping[str, str], file: str | None = None
+) -> Subject:
+    """A kernel in a folder of its own, with the text of some shared modules changed.
+
+    With a `file`, only the tiles of its schedules are tried.
+    """
     alone.write(folder, {**alone.shared_texts(), **_files(plan), **changed})
-    return Subject(plan, folder / file_of(plan))
+    return Subject(plan, folder / file_of(plan), file=file)

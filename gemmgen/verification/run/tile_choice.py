@@ -166,9 +166,9 @@ def _best(plan: Plan, call: _Call) -> list[int]:
     place = next(able, None)
     if place is None:
         raise Wrong(f"no row of the table serves\n{call}")
-    if plan.rows[place].costs is None:
+    if plan.rows[place].timed is None:
         return [place]
-    timed = [place, *(other for other in able if plan.rows[other].costs)]
+    timed = [place, *(other for other in able if plan.rows[other].timed)]
     times = {other: _predicted(plan, plan.rows[other], call) for other in timed}
     least = min(times.values())
     return [other for other, time in times.items() if time <= least * (1 + _ROUNDING)]
@@ -204,16 +204,13 @@ def _predicted(plan: Plan, row: Row, call: _Call) -> float:
 
     To the four digits that a table has.
     """
-    assert row.costs is not None
+    assert row.timed is not None
     m, n, k = call.sizes
-    tile, product, cost = row.tile, plan.product, row.costs.tiles[row.tile]
+    tile, product, timed = row.tile, plan.product, row.timed
     rates = {
-        name: float(f"{value:.4g}") for name, value in row.costs.rates._asdict().items()
+        name: float(f"{value:.4g}") for name, value in timed.rates._asdict().items()
     }
-    block, once, launch = (
-        float(f"{value:.4g}")
-        for value in (cost.block, cost.tile(tile, product), cost.launch)
-    )
+    block, once, launch = (float(f"{value:.4g}") for value in timed[:-1])
     high, wide = math.ceil(m / tile.m), math.ceil(n / tile.n)
     parts = tile.split_k
     if parts < 0:  # as many as there are SMs for, of four blocks at least
