@@ -20,7 +20,8 @@ from gemmgen.base.errors import EnvironmentMissing
 from gemmgen.cli.main import main
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.output import builder
-from gemmgen.render.parts import file_of
+from gemmgen.output.alone import shared_texts
+from gemmgen.render.parts import PIPELINE, file_of
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select import plan
 from gemmgen.verification.basics.outcome import Outcome
@@ -32,7 +33,7 @@ from gemmgen.verification.oracle.comparison import Block
 from gemmgen.verification.run.process import Subject
 from gemmgen.verification.sanitize import consan, sanitizer
 from gemmgen.verification.sanitize.child import MARK, cases
-from gemmgen.verification.sanitize.findings import FOUND, of_dispatch, read
+from gemmgen.verification.sanitize.findings import FOUND, Files, of_dispatch, read
 from gemmgen.verification.sanitize.sanitizer import (
     Session,
     command,
@@ -63,7 +64,7 @@ RACE = """\
 =========
 ========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
 """
-SOURCES: dict[str, list[str]] = {"one": [], "one_more": []}
+SOURCES: dict[str, Files] = {"one": {}, "one_more": {}}
 SPECIALIZED = """\
 @gluon.jit
 def one_kernel(a):
@@ -134,7 +135,9 @@ def test_races_are_read_and_counted() -> None:
 
 def raced(text: str, source: str = SPECIALIZED) -> Outcome:
     session = Session(ran("one") + text, FOUND, 1.0)
-    (outcome,) = judged("racecheck", "cuda", session, {"one": source.splitlines()})
+    (outcome,) = judged(
+        "racecheck", "cuda", session, {"one": {"one.py": source.splitlines()}}
+    )
     return outcome
 
 
@@ -185,10 +188,19 @@ def test_the_dispatch_that_is_set_aside_is_ordered_by_a_barrier(tile: Tile) -> N
     order = "".join(events[found] for found in re.findall(pattern, code))
     writes = "WW" if tile.warpgroups == 3 else "W"  # a byte a warp, 12 or 8 of them
     assert re.fullmatch(f"BRB+{writes}BBB{writes}B", order), order
-    accesses = re.findall(r"\.loc\s+1 (\d+)|\b[ls][dt]\.shared", made.asm["ptx"])
-    lines = {int(line) for line, after in pairwise(accesses) if line and not after}
-    finding = "\n".join(f"and Write access at k+0x10 in m.py:{line}" for line in lines)
-    assert of_dispatch(finding, folders.text_of(one.name, tile.schedule).splitlines())
+    ptx = made.asm["ptx"]
+    named = dict(re.findall(r"\.file\s+(\d+) \"(?:.*/)?(.*?)\"", ptx))
+    accesses = re.findall(r"\.loc\s+(\d+ \d+)|\b[ls][dt]\.shared", ptx)
+    places = {place for place, after in pairwise(accesses) if place and not after}
+    finding = "".join(
+        f"and Write access at k+0x10 in {named[file]}:{line}\n"
+        for file, line in (place.split() for place in places)
+    )
+    files = {
+        f"{tile.schedule}.py": folders.text_of(one.name, tile.schedule).splitlines(),
+        "pipeline.py": shared_texts()[PIPELINE].splitlines(),
+    }
+    assert of_dispatch(finding, files)
 
 
 def test_only_kernels_that_were_begun_are_settled() -> None:

@@ -106,7 +106,9 @@ def one_schedule(plan: Plan) -> Plan:
             for tile in used
             if tile.schedule in (FALLBACK, "split_k")
         ]
-        tables.append(replace(table, measured=(), tiles=tuple(dict.fromkeys(tiles))))
+        tiles = list(dict.fromkeys(tiles))
+        only = replace(table, measured=(), unaligned=(), costs=(), tiles=tuple(tiles))
+        tables.append(only)
     return replace(plan, tables=tuple(tables))
 
 

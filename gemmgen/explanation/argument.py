@@ -144,7 +144,7 @@ def _depths(case: Case) -> list[Depth]:
             shared_memory(tile, product, target),
             fits(tile, product, target),
             resident(tile, product, target),
-            case.seconds(tile),
+            case.modelled(tile),
         )
         for tile in tiles
     ]

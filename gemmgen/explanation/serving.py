@@ -52,7 +52,12 @@ class Case:
         timed, sizes = self.timed.get(tile), self.shape.sizes
         if timed:
             return 1e-6 * timed.predicted(tile, sizes, self.target.sms)
-        return predicted_time(sizes, tile, self.plan.product, self.target)
+        return self.modelled(tile)
+
+    def modelled(self, tile: Tile) -> float:
+        """The time that the model predicts."""
+        sizes, product = self.shape.sizes, self.plan.product
+        return predicted_time(sizes, tile, product, self.target)
 
     @property
     def timed(self) -> dict[Tile, Timed]:
@@ -225,7 +230,7 @@ def _missing(case: Case, name: str) -> str:
     if plan.tiles_text != AUTO:
         return "the spec lists its tiles, and none is for this schedule"
     if case.timed:
-        return "none of its tiles has costs"
+        return "it serves tensors that no descriptor can describe"
     return "none of its tiles fits registers and shared memory"
 
 

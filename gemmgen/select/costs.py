@@ -68,7 +68,8 @@ class Costs:
 
 def kind_of(product: Product) -> str:
     """The kind of a product, whose tiles cost the same: `bf16` for fp16 too."""
-    return product.mma.timed_as or product.kind
+    made = MMAS.get(product.kind)
+    return made.timed_as or made.name if made else product.kind
 
 
 def instructions(tile: Tile, product: Product) -> float:

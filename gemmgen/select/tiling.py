@@ -130,8 +130,7 @@ def _rows_with_costs(
         return ()
     found = []
     for timed in costs.tiles:
-        stages = range(timed.stages, 1, -1)
-        depths = (replace(timed, stages=count) for count in stages)
+        depths = (replace(timed, stages=count) for count in range(timed.stages, 1, -1))
         tile = next((one for one in depths if fits(one, product, target)), None)
         if (
             tile
@@ -295,8 +294,6 @@ def tiles_text(spec: KernelSpec) -> str:
     for tile in spec.tiles:
         given = tile.model_dump(exclude_none=True)
         texts.append("{" + ", ".join(f"{k}: {v}" for k, v in given.items()) + "}")
-    return (
-        "auto"
-        if not texts
-        else texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    )
+    if not texts:
+        return "auto"
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -70,8 +70,7 @@ def tune(
             # Choosing takes a while: an interrupted run leaves the rules there were.
             tuning = write(path, tuning, name, replace(was, times=dict(times)))
         costs = kind_of(trial.plan.product) in kinds(plans, target, tuning.kernels)
-        found = measured(plans[name], target, times, costs)
-        tuning = write(path, tuning, name, found)
+        tuning = write(path, tuning, name, measured(plans[name], target, times, costs))
         _tell(on_left_out, name, trial)
     rewrite(path, with_costs(tuning, plans, target, on_fitted))
     return path

@@ -64,16 +64,17 @@ class Trial:
             right, self.device, budget_s=_FIRST_S, least_rounds=5, warm_up_s=0.02
         )
         best = sorted(first, key=lambda tile: first[tile].median)
-        finalists = {tile: right[tile] for tile in best[:_FINALISTS]}
+        slow = AS_SLOW * first[best[0]].median
+        kept = [tile for tile in best[:KEPT] if first[tile].median <= slow]
         final = race(
-            finalists, self.device, budget_s=_FINAL_S, least_rounds=10, warm_up_s=0.02
+            {tile: right[tile] for tile in kept[:_FINALISTS]},
+            self.device,
+            budget_s=_FINAL_S,
+            least_rounds=10,
+            warm_up_s=0.02,
         )
         # The losers' times, on the scale of the final: clocks drift between races.
         drift = final[best[0]].median / first[best[0]].median
-        kept = [
-            tile for tile in best[:KEPT]
-            if first[tile].median <= AS_SLOW * first[best[0]].median
-        ]  # fmt: skip
         return {tile: drift * first[tile].median for tile in kept} | {
             tile: timing.median for tile, timing in final.items()
         }

@@ -61,6 +61,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("NaN dropped", "tl.minimum(gate, 6.0", _STAYS_NAN),
     ),
     "_runtime/support.py": (
+        _Same("argument by name dropped", "torch.empty_strided(", _OTHER_ENTRY),
         _Same(
             "condition dropped",
             "torch.cuda.current_device()",
@@ -87,6 +88,8 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         ),
         _Same("always taken", "if name not in able:", _SLOWER),
         _Same("always taken", "if key not in RUNNING:", _ANEW),
+    ),
+    "_runtime/tile.py": (
         _Same("bound moved by one", "tiles >= self.waves", _EITHER),
         _Same("bound moved by one", "needed <= room", _EITHER),
         _Same("bound moved by one", "self.split_k > 0", "no tile has 0 parts of K"),
@@ -202,7 +205,6 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("condition dropped", "family not in", _SLOWER, "if family.alike:"),
         _Same("never taken", "family not in", _SLOWER),
         _Same("never taken", "if family.alike(", _SLOWER),
-        _Same("argument by name dropped", "torch.empty_strided(", _OTHER_ENTRY),
         _Same("bound moved by one", "launch.sizes[0] > self.most", _SLOWER),
         _Same("bound moved by one", "self.most < M", _SLOWER),
     ),

@@ -10,8 +10,12 @@ from pathlib import Path
 
 from gemmgen.output import alone
 from gemmgen.render import render
-from gemmgen.render.parts import RUNTIME, file_of
+from gemmgen.render.parts import PIPELINE, file_of
+from gemmgen.schedules.parts.tile import Rates
+from gemmgen.select.costs import Cost, Costs
 from gemmgen.select.plan import Plan, plans
+from gemmgen.select.tile_text import parse_tile
+from gemmgen.select.tuning_file import Tuning
 from gemmgen.spec.parse import parse
 from gemmgen.tables.functions import OPS
 from gemmgen.verification.run.process import Subject
@@ -59,6 +63,27 @@ kernels:
 """
 
 
+_COSTED = """
+gemmgen: 1
+kernels:
+  - {name: costed, op: linear, dtype: bf16}
+"""
+_TUNED = Tuning(
+    "", "sm_90", {}, {},
+    costs={
+        "bf16": Costs(
+            Rates(0, 0, 2.0, 4.5e6, 1.8e7, 3.0e6, 1.6, 7e4),
+            {
+                parse_tile("tma 16x64x256 kfill s5 w4"): Cost(0.24, 2.3, 3.6, 6e-5),
+                parse_tile("tma 64x64x128 kfill s7 w4"): Cost(0.21, 2.5, 3.6, 6e-5),
+                parse_tile("tma 64x64x128 s6 w4"): Cost(0.21, 2.4, 3.6, 6e-5),
+                parse_tile("persistent 128x256x64 s3 w8"): Cost(0.64, 1.9, 4, 4e-5),
+            },
+        )
+    },
+)  # fmt: skip
+"""A kernel that chooses among tiles by what they cost."""
+
 _FOR_OLDER = """
 gemmgen: 1
 targets: [{target}]
@@ -79,16 +104,14 @@ kernels:
 """
 
 
-PIPELINE = f"{RUNTIME}/pipeline.py"
-"""What warp-specialized kernels share."""
-
-
 @cache
 def trial_plans() -> tuple[Plan, ...]:
     """The kernels, the one that uses most first."""
     texts = _SPEC, *(_FOR_OLDER.format(target=one) for one in ("sm_90", "sm_80"))
-    return tuple(
-        plan for text in texts for plan in plans(parse(text.encode(), "self-test"))
+    costed = plans(parse(_COSTED.encode(), "self-test"), [_TUNED])
+    return (
+        *(plan for text in texts for plan in plans(parse(text.encode(), "self-test"))),
+        *costed,
     )
 
 

@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from gemmgen.verification.sanitize.child import MARK
 
@@ -21,8 +22,10 @@ _NO_FINDING = re.compile(
     r"COMPUTE-SANITIZER|LEAK SUMMARY|Target application|"
     r"Error: process didn't terminate|Warning: (?!Race)"
 )
-_ACCESS = re.compile(r"access at \S+ in [^\s:]+:(\d+)")
-_DISPATCH = ("def ", "if CONSUMERS == ", "gl.warp_specialize(")
+Files = Mapping[str, Sequence[str]]
+"""The lines of files, by their names."""
+_ACCESS = re.compile(r"access at \S+ in ([^\s:]+):(\d+)")
+_DISPATCH = ("def ", "if NUM_WGS == ", "gl.warp_specialize(", "specialize(")
 _BACKTRACE = re.compile(r"Saved host backtrace|Host Frame")
 _MOST_LINES = 12
 
@@ -51,8 +54,8 @@ class Reading:
     said: list[str]
 
 
-def read(text: str, sources: Mapping[str, Sequence[str]]) -> Reading:
-    """Sort a stream by kernel; `sources` are the lines of specialized files by kernel.
+def read(text: str, sources: Mapping[str, Files]) -> Reading:
+    """Sort a stream by kernel; `sources` are files with parts for warps, by kernel.
 
     A finding is the kernel's that it names; the tool may write later than the process,
     so its place counts only if it names none.
@@ -70,25 +73,29 @@ def read(text: str, sources: Mapping[str, Sequence[str]]) -> Reading:
         elif not _NO_FINDING.match(part):
             named = next((k for k in by_length if f"{k}_kernel" in part), current)
             record = records.setdefault(named, Record(named))
-            if of_dispatch(part, sources.get(named, ())):
+            if of_dispatch(part, sources.get(named, {})):
                 record.set_aside += 1
             else:
                 record.findings.append(_shown(part, record.case))
     return Reading(records, count, said)
 
 
-def of_dispatch(finding: str, source: Sequence[str]) -> bool:
+def of_dispatch(finding: str, files: Files) -> bool:
     """Whether a finding is racecheck's of how Triton sends warps to their functions.
 
     Triton keeps a byte for each warp of a specialized kernel in shared memory. The
     first warps write there which function each other is to run; all meet at barrier 1
     before it is read and again after, which tests/test_sanitize.py holds against the
     machine code. racecheck reports it all the same (Triton 3.6, H200). Both accesses
-    have the lines of the kernel's `def` and of `gl.warp_specialize`, or of the choice
+    have the lines of a `def`, of `specialize` or `gl.warp_specialize`, or of the choice
     of one at compile time, where the text itself accesses nothing.
     """
-    lines = [int(number) for number in _ACCESS.findall(finding)]
-    places = [source[line - 1].lstrip() for line in lines if line <= len(source)]
+    lines = [(Path(name).name, int(line)) for name, line in _ACCESS.findall(finding)]
+    places = [
+        files[name][line - 1].lstrip()
+        for name, line in lines
+        if line <= len(files.get(name, ()))
+    ]
     known = len(places) == len(lines) == finding.count("access at ") > 1
     return known and all(place.startswith(_DISPATCH) for place in places)
 

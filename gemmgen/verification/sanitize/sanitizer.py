@@ -21,13 +21,13 @@ from pathlib import Path
 from threading import Lock
 
 from gemmgen.base.errors import EnvironmentMissing
-from gemmgen.render.parts import file_of
+from gemmgen.render.parts import PIPELINE, file_of
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.run.process import Subject
 from gemmgen.verification.sanitize import consan
 from gemmgen.verification.sanitize.child import job
 from gemmgen.verification.sanitize.consan import ASSERTED, CONSAN
-from gemmgen.verification.sanitize.findings import FOUND, Reading, Record, read
+from gemmgen.verification.sanitize.findings import FOUND, Files, Reading, Record, read
 
 PROGRAM = "compute-sanitizer"
 TOOLS: dict[str, tuple[str, ...]] = {
@@ -219,22 +219,21 @@ def _checked(
     return outcomes
 
 
-def _specialized(subject: Subject) -> list[str]:
-    """The lines of the file whose warps have different parts; none if there is none."""
+def _specialized(subject: Subject) -> Files:
+    """The files whose warps have different parts; none if there is none."""
     stem = subject.plan.specialized
     if stem is None:
-        return []
-    path = subject.folder / file_of(subject.plan, stem)
-    return path.read_text(encoding="utf-8").splitlines()
+        return {}
+    paths = [subject.folder / name for name in (file_of(subject.plan, stem), PIPELINE)]
+    return {one.name: one.read_text(encoding="utf-8").splitlines() for one in paths}
 
 
 def judged(
-    tool: str, device: str, session: Session, sources: Mapping[str, Sequence[str]]
+    tool: str, device: str, session: Session, sources: Mapping[str, Files]
 ) -> list[Outcome]:
     """The outcomes that one process settles: every kernel begun, at least the first.
 
-    `sources` are the lines of specialized files by kernel, in the order they were to
-    run in.
+    `sources` are files with parts for warps, by kernel in the order of their run.
     """
     kernels = list(sources)
     reading = read(session.text, sources)
