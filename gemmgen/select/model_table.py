@@ -30,6 +30,9 @@ FEW = Grid((32, 1024, ANY), (8,), (1024, ANY))
 """Of so few columns a descriptor loads 64 or more, of which most are filled with zeros,
 so pointers serve them, aligned or not (4096 x 1 x 8192: 23.8 us against 26.5, H200)."""
 
+ONE_ROW = Grid((1,), GRID.n, GRID.k)
+"""Where a kernel that has costs for all else may do without the tensor core."""
+
 ROUGH = Grid((1, 32, 128, 512, 2048, ANY), (512, 2048, ANY), (1024, ANY))
 """Fewer, where rows are not aligned, and where a schedule's Triton is not there."""
 
@@ -57,9 +60,31 @@ def modelled(
     to the second if no descriptor can describe its tensors. warp_specialized needs an
     exact Triton, so rows without it follow the first part.
     """
-    # What takes the same time, as fp16 and bf16 do, shares a table.
-    alike = replace(product, kind=product.mma.timed_as or product.kind)
-    return _modelled(tiles, alike, target, rest)
+    return _modelled(tiles, _alike(product), target, rest)
+
+
+def narrow(
+    tiles: tuple[Tile, ...], product: Product, target: Target
+) -> tuple[Rule, ...]:
+    """The model's rows by pointers for few columns, and for one row."""
+    return _narrow(tiles, _alike(product), target)
+
+
+def _alike(product: Product) -> Product:
+    """What takes the same time, as fp16 and bf16 do, shares a table."""
+    return replace(product, kind=product.mma.timed_as or product.kind)
+
+
+@cache
+def _narrow(
+    tiles: tuple[Tile, ...], product: Product, target: Target
+) -> tuple[Rule, ...]:
+    plain = [tile for tile in tiles if not schedule_of(tile).described]
+    aligned = [tile for tile in tiles if schedule_of(tile).needs_aligned]
+    few = _table(plain, product, target, FEW, aligned=False)
+    one_row = _table(aligned, product, target, ONE_ROW)
+    rows = (rule for rule in one_row if not schedule_of(rule.tile).described)
+    return tuple(reached([*few, *rows]))
 
 
 @cache

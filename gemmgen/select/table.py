@@ -8,7 +8,7 @@ from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.costs import Timed
 from gemmgen.select.decision_list import ANY, Rule
-from gemmgen.select.model_table import FEW, modelled
+from gemmgen.select.model_table import modelled, narrow
 from gemmgen.select.nearest import nearest_fitting
 
 
@@ -80,8 +80,8 @@ class Table:
         """The rows, in the order in which a launcher looks."""
         rows = self.measured
         if self.costs:
-            narrow = (row for row in self.modelled(product, rest=False) if _narrow(row))
-            rows = (*narrow, *self.costs)
+            before = narrow(self.tiles, product, self.gpu)
+            rows = (*(row(self.gpu, rule) for rule in before), *self.costs)
         rows += self.unaligned
         if not (rows and serves_all(rows[-1])):
             rows += self.modelled(product, rest=bool(rows))
@@ -101,12 +101,6 @@ class Table:
 def serves_all(row: Row) -> bool:
     """Whether no call passes a row over."""
     return not schedule_of(row.tile).needs_aligned and row.limits == (None, None, None)
-
-
-def _narrow(row: Row) -> bool:
-    """Whether it is for one row or few columns, where no tile with costs was timed."""
-    few = row.m == 1 or (row.n is not None and row.n <= FEW.n[-1])
-    return few and not schedule_of(row.tile).described
 
 
 def _spare(last: Row, product: Product) -> tuple[Row, ...]:

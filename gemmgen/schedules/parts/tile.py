@@ -1,6 +1,7 @@
 """A tile, and the product that it is a part of, for all that reckons with them."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from gemmgen.runtime.tile import ANY, FILL, FULL, Rates, Work, duration
 from gemmgen.runtime.tile import Tile as Launched
@@ -71,7 +72,7 @@ class Tile:
         """Groups of four warps, one at least: what wgmma multiplies with."""
         return max(1, self.warps // 4)
 
-    @property
+    @cached_property
     def launched(self) -> Launched:
         """The tile as launchers have it, for any GPU and sizes."""
         sides = (self.m, self.n, self.k, self.group_m)

@@ -26,10 +26,11 @@ _loaded: list[str] = []
 _PARTS = 3
 """More than one: the first, the last and one between them."""
 ANYWHERE = {
-    **dict.fromkeys(("sm", "shared", "waves"), 0),
+    **dict.fromkeys(("sm", "shared", "waves", "block", "once", "launch"), 0),
     **dict.fromkeys("MNK", math.inf),
+    "rates": None,
 }
-"""What makes a row serve every call."""
+"""What makes a row serve every call, whatever it costs."""
 
 
 @dataclass(frozen=True)
