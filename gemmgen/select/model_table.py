@@ -14,6 +14,7 @@ from gemmgen.cost.time import Sizes, predicted_time
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Tile
+from gemmgen.select.costs import kind_of
 from gemmgen.select.decision_list import ANY, Grid, Point, Rule, decide
 from gemmgen.select.waves import with_full_waves
 
@@ -72,7 +73,7 @@ def narrow(
 
 def _alike(product: Product) -> Product:
     """What takes the same time, as fp16 and bf16 do, shares a table."""
-    return replace(product, kind=product.mma.timed_as or product.kind)
+    return replace(product, kind=kind_of(product))
 
 
 @cache

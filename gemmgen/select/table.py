@@ -83,7 +83,7 @@ class Table:
             before = narrow(self.tiles, product, self.gpu)
             rows = (*(row(self.gpu, rule) for rule in before), *self.costs)
         rows += self.unaligned
-        if not (rows and serves_all(rows[-1])):
+        if not (rows and _serves_all(rows[-1])):
             rows += self.modelled(product, rest=bool(rows))
         return (*rows, *_spare(rows[-1], product)) if self.last else rows
 
@@ -98,7 +98,7 @@ class Table:
         return replace(TARGETS[self.target], rates=self.rates)
 
 
-def serves_all(row: Row) -> bool:
+def _serves_all(row: Row) -> bool:
     """Whether no call passes a row over."""
     return not schedule_of(row.tile).needs_aligned and row.limits == (None, None, None)
 

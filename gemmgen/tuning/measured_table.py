@@ -52,14 +52,14 @@ def rules_for(
     second: what they lose where rows are not aligned is far more than they gain here.
     The first ends in rows for every Triton.
     """
+    rest = _undescribed(times)
     described = {
         shape: {
             tile: time for tile, time in each.items() if schedule_of(tile).needs_aligned
         }
         for shape, each in times.items()
-        if any(schedule_of(tile).described for tile in each)
+        if shape not in rest
     }
-    rest = {shape: each for shape, each in times.items() if shape not in described}
     few = {shape: each for shape, each in times.items() if shape.n <= FEW.n[-1]}
     rules = _decided(described, plan, target, GRID, aligned=True, beside=rest)
     others = _decided(rest, plan, target, ROUGH, aligned=not described)
@@ -83,12 +83,17 @@ def rules_for(
 
 def unaligned_rules(plan: Plan, target: Target, times: Times) -> list[Rule]:
     """The table for tensors that no descriptor can describe alone."""
-    rest = {
+    rest = _undescribed(times)
+    return reached(_decided(rest, plan, target, ROUGH, aligned=False))
+
+
+def _undescribed(times: Times) -> Times:
+    """The shapes at which no tile that takes descriptors was timed."""
+    return {
         shape: each
         for shape, each in times.items()
         if not any(schedule_of(tile).described for tile in each)
     }
-    return reached(_decided(rest, plan, target, ROUGH, aligned=False))
 
 
 def _decided(
