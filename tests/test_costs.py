@@ -172,9 +172,12 @@ def test_a_loop_that_waits_for_operands_is_left_out() -> None:
     """A persistent tile that reads a residual by pointers: 1.7 times as slow (H200)."""
     loop = parse_tile("persistent 128x128x64 s4 w8")
     costs = Costs(RATES, {**COSTS.tiles, loop: Cost(0.3, 0.9, 5.5, 4e-5)})
-    there = [row.tile for row in one(SPEC, "plain", {"bf16": costs}).rows]
-    beside = [row.tile for row in one(SPEC, "added", {"bf16": costs}).rows]
+    spec = SPEC.replace("16\n", "16\n    schedule: [tma, persistent]\n", 2)
+    there = [row.tile for row in one(spec, "plain", {"bf16": costs}).rows]
+    beside = [row.tile for row in one(spec, "added", {"bf16": costs}).rows]
     assert loop in there and loop not in beside
+    by_itself = [row.tile for row in one(SPEC, "plain", {"bf16": costs}).rows]
+    assert loop not in by_itself
 
 
 def test_every_kernel_of_the_project_fits_its_tiles() -> None:

@@ -11,7 +11,7 @@ from gemmgen.cost.resources import fits
 from gemmgen.cost.time import fills, predicted_time
 from gemmgen.explanation.facts import Choice, Offer, TableRow
 from gemmgen.hardware.targets import TARGETS, Target
-from gemmgen.schedules import SCHEDULES, described, schedule_of, why_not
+from gemmgen.schedules import SCHEDULES, described, named, schedule_of, why_not
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.costs import Timed
@@ -224,9 +224,11 @@ def _offer(case: Case, name: str) -> Offer:
 def _missing(case: Case, name: str) -> str:
     """Why no tile of a schedule that could serve is among the candidates."""
     plan = case.plan
-    wanted = plan.schedule.strip("[]").split(", ")
+    wanted = named(plan.schedule)
     if AUTO not in wanted and name not in wanted:
         return f"the spec asks for {plan.schedule}"
+    if not SCHEDULES[name].auto and name not in wanted:
+        return "auto leaves it out, a spec can name it"
     if plan.tiles_text != AUTO:
         return "the spec lists its tiles, and none is for this schedule"
     if case.timed:

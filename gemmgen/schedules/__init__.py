@@ -27,6 +27,11 @@ def schedule_of(tile: Tile) -> Schedule:
     return SCHEDULES[tile.schedule]
 
 
+def named(schedule: str) -> list[str]:
+    """The words of a spec's `schedule`: `auto`, or the names that it lists."""
+    return schedule.strip("[]").split(", ")
+
+
 def by_file(schedules: Iterable[str]) -> dict[str, list[str]]:
     """Schedules by the files that their kernels are in."""
     found = dict[str, list[str]]()

@@ -175,7 +175,8 @@ def _outgrown(
 
 def _serving(spec: KernelSpec, product: Product, target: Target) -> list[str]:
     """The schedules that the spec allows and that can serve it on a target."""
-    wanted = SCHEDULES if AUTO in spec.schedule else spec.schedule
+    by_itself = [name for name, row in SCHEDULES.items() if row.auto]
+    wanted = by_itself if AUTO in spec.schedule else spec.schedule
     kernel = Kernel(spec.layout, product, target)
     return [name for name in wanted if why_not(name, kernel) is None]
 

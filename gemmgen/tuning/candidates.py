@@ -9,7 +9,7 @@ from dataclasses import replace
 from gemmgen.cost.resources import fits, spills
 from gemmgen.cost.time import predicted_time
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules import SCHEDULES, schedule_of, why_not
+from gemmgen.schedules import SCHEDULES, named, schedule_of, why_not
 from gemmgen.schedules.parts.memory import accumulator_registers
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import GROUP_M, Tile
@@ -46,11 +46,14 @@ def candidates(plan: Plan, target: Target) -> list[Tile]:
 def searched(plan: Plan, target: Target) -> list[Tile]:
     """Every candidate of the schedules that can serve the kernel.
 
-    Where the model sees no difference, descriptors come before pointers, and the
+    Without those that `auto` leaves out, unless the spec names them. Where the model
+    sees no difference, descriptors come before pointers, and the
     fallback last.
     """
     kernel = Kernel(plan.layout, plan.product, target)
-    rows = sorted(reversed(SCHEDULES.values()), key=lambda row: not row.described)
+    wanted = named(plan.schedule)
+    known = [row for row in SCHEDULES.values() if row.auto or row.name in wanted]
+    rows = sorted(reversed(known), key=lambda row: not row.described)
     found = [
         tile
         for row in rows

@@ -111,7 +111,8 @@ class Schedule:
     B with no tensor core and no ring, `unrolled` blocks of it loaded at a time. Warps
     of a `specialized` kernel, which is written in Gluon, have different parts. `unit`
     is the only unit of a target that it is written for. The model gives it `most_rows`
-    of A, tuning times it with `most_rows_timed`; None: any number.
+    of A, tuning times it with `most_rows_timed`; None: any number. Without `auto` it is
+    for kernels whose spec names it.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Schedule:
     unrolled: int = 0
     specialized: bool = False
     unit: str | None = None
+    auto: bool = True
     most_rows: int | None = None
     most_rows_timed: int | None = None
 
