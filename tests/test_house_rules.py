@@ -16,6 +16,7 @@ import pytest
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.output.folder import SHARED
 from gemmgen.render.parts import RUNTIME, TILES
+from gemmgen.runtime.table import GRIDS
 from gemmgen.schedules import SCHEDULES
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS
 from gemmgen.tables.layouts import LAYOUTS
@@ -284,6 +285,7 @@ def test_each_schedule_has_a_module_and_a_template() -> None:
     shared = {"launcher", "tiles", "epilogue", "schedule", "functions", "package"}
     programs = {path.name.removesuffix(".py.jinja") for path in TEMPLATES} - shared
     assert programs == {row.file for row in SCHEDULES.values()}
+    assert set(GRIDS) == set(SCHEDULES)
 
 
 def test_generated_files_are_clean_under_the_project_s_linter() -> None:

@@ -22,6 +22,7 @@ kernels:
   - name: layer
     op: linear
     dtype: bf16
+    schedule: [tiled, tma, persistent, split_k, warp_specialized, gemv]
     epilogue: alpha[] * silu(acc + bias[n]) + residual[m, n]
 """
 (PLAN,) = plans(parse(SPEC.encode(), "spec.yaml"))

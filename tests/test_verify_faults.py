@@ -153,8 +153,8 @@ FAULTS: dict[str, Fault] = {
     ),
     "a program too few": Fault(
         "layer",
-        "_kernel, one_a_tile)",
-        "_kernel, lambda *given: (max(1, one_a_tile(*given)[0] - 1),))",
+        '"tiled": one_a_split',
+        '"tiled": lambda *given: (max(1, one_a_split(*given)[0] - 1), 1)',
     ),
     "tf32 where ieee was promised": Fault(
         "plain", 'input_precision="ieee"', 'input_precision="tf32"'

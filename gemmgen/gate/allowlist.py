@@ -25,7 +25,8 @@ _TOP = (ast.Import, ast.ImportFrom, ast.FunctionDef)
 _IMPORTS = {("torch", None), ("triton", None), ("triton.language", "tl")}
 _GLUON = "triton.experimental.gluon"
 _HOPPER = f"{_GLUON}.language.nvidia.hopper"
-_IMPORTS_FROM: dict[tuple[int, str], set[tuple[str, str | None]]] = {
+_Imports = dict[tuple[int, str], set[tuple[str, str | None]]]
+_IMPORTS_FROM: _Imports = {
     (0, "triton.experimental"): {("gluon", None)},
     (0, _GLUON): {("language", "gl")},
     (0, f"{_GLUON}.language.nvidia"): {("hopper", None)},
@@ -33,7 +34,7 @@ _IMPORTS_FROM: dict[tuple[int, str], set[tuple[str, str | None]]] = {
 }
 _SHARED = {
     "checks": {"Checks"},
-    "dispatch": {"Launches", "Schedule"},
+    "dispatch": {"Launches"},
     "launch_cache": {"launch_cache"},
     "device": {
         "aligned", "finishes", "span", "span_in", "split_range", "sum_splits",
@@ -42,21 +43,18 @@ _SHARED = {
     "pipeline": {"bars", "buffers", "multiply", "ring", "specialize", "tiles_of"},
     "functions": {op.name for op in OPS.values() if not op.in_place},
     "support": {"rows"},
-    "table": {"one_a_raced_tile"},
     "tile": {"ANY", "FILL", "FULL", "Rates", "Tile"},
 }  # fmt: skip
-_SHARED["table"] |= {row.grid for row in SCHEDULES.values()}
 _OF_SHARED = set().union(*_SHARED.values())
 _IMPORTS_FROM |= {
     (2, f"_runtime.{module}"): {(name, None) for name in names}
     for module, names in _SHARED.items()
 }
-_IMPORTS_FROM |= {(1, name): {("SCHEDULE", name.upper())} for name in SCHEDULES}
 _IMPORTS_FROM[1, "tiles"] = {("TILES", None)}
 _IMPORTS_FROM[1, "epilogue"] = {("epilogue", None)}
 _RATES = tuple(map(str.upper, TARGETS))
 """What tables call the rates of a target."""
-_OF_SHARED |= {"TILES", "epilogue", *_RATES, *map(str.upper, SCHEDULES)}
+_OF_SHARED |= {"TILES", "epilogue", *_RATES}
 _BUILTINS = {"float", "min", "range", "tuple"}
 _ATTRIBUTES = {
     "torch": {"Tensor", "float16", "bfloat16", "float32", "float64"},
@@ -103,11 +101,13 @@ def check_module(tree: ast.Module, name: str, public: str) -> None:
         raise NotAllowed(f"{name} does not define {public} once")
     nodes = list(ast.walk(tree))
     bound = bound_names(nodes)
-    known = bound | NAMES_OF_MODULES
+    kernels = {row.file: public + row.kernel_suffix for row in SCHEDULES.values()}
+    beside: _Imports = {(1, file): {(kernel, None)} for file, kernel in kernels.items()}
+    known = bound | NAMES_OF_MODULES | {*kernels.values()}
     if clash := bound & (set(_ATTRIBUTES) | set(dir(builtins)) & _BUILTINS):
         raise NotAllowed(f"{name} binds {sorted(clash)}")
     for node in nodes:
-        _check_node(node, known)
+        _check_node(node, known, _IMPORTS_FROM | beside)
 
 
 def _defined(statement: ast.stmt) -> str | None:
@@ -122,7 +122,6 @@ def _defined(statement: ast.stmt) -> str | None:
 _DATA = {
     "CHECK": "Checks",
     "LAUNCHES": "Launches",
-    "SCHEDULE": "Schedule",
     "TILES": "Tile",
     **dict.fromkeys(_RATES, "Rates"),
 }
@@ -131,7 +130,7 @@ _OF_TILES = {"ANY", "FILL", "FULL", *_RATES}
 
 
 def _is_data(statement: ast.Assign) -> bool:
-    """Whether it is `TILES = (Tile(…), …)`, `SCHEDULE = Schedule(…)` or the like.
+    """Whether it is `TILES = (Tile(…), …)`, `LAUNCHES = Launches(…)` or the like.
 
     What they are told are plain values and names, of tiles a few.
     """
@@ -180,7 +179,7 @@ def bound_names(nodes: Sequence[ast.AST]) -> set[str]:
     return bound
 
 
-def _check_node(node: ast.AST, known: set[str]) -> None:
+def _check_node(node: ast.AST, known: set[str], imports: _Imports) -> None:
     if not isinstance(node, _NODES):
         raise _refused(node, "is no node that templates write")
     match node:
@@ -190,7 +189,7 @@ def _check_node(node: ast.AST, known: set[str]) -> None:
                     raise _refused(node, f"imports {alias.name}")
         case ast.ImportFrom():
             names = {(alias.name, alias.asname) for alias in node.names}
-            if not names <= _IMPORTS_FROM.get((node.level, node.module or ""), set()):
+            if not names <= imports.get((node.level, node.module or ""), set()):
                 raise _refused(node, f"imports from {node.module}")
         case ast.Name() if node.id not in known:
             raise _refused(node, f"uses the name {node.id}")

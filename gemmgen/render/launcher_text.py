@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gemmgen.problem.tensors import Operand, rows_first
 from gemmgen.render.parts import TILES, shared
+from gemmgen.schedules import SCHEDULES, described, transposes
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import AXIS_SIZES
@@ -21,8 +22,8 @@ class LauncherText:
     plan: Plan
 
     @property
-    def launches(self) -> str:
-        """What `Launches` is told: axes of tensors, tiles, schedules."""
+    def launches(self) -> list[str]:
+        """What `Launches` is told: axes of tensors, tiles, kernels by schedule."""
         plan = self.plan
         axes: dict[str, tuple[str, ...]] = {plan.a.name: plan.a.stored_axes}
         axes[plan.b.name] = plan.b.stored_axes
@@ -30,9 +31,23 @@ class LauncherText:
         axes |= {name: ("m", "n") for name in self.result_names}
         told = ", ".join(f'"{name}": "{"".join(own)}"' for name, own in axes.items())
         tiles = TILES.upper() if plan.rows else "()"
-        schedules = ", ".join(map(str.upper, plan.files))
-        alone = "," * (len(plan.files) == 1)
-        return f"{{{told}}}, {tiles}, ({schedules}{alone})"
+        kernels = [f"{file}={self._kernel(file)}" for file in plan.files]
+        return [f"{{{told}}}", tiles, *kernels, *self._unlike_others]
+
+    @property
+    def _unlike_others(self) -> Iterator[str]:
+        """What few launches have: slices of rows, inputs that are rounded."""
+        plan = self.plan
+        kind = plan.product.kind
+        if plan.specialized and not transposes(plan.specialized, kind, plan.layout):
+            yield 'shared="m"'
+        if plan.product.mma.rounds and any(
+            "inputs" in described(name, kind) for name in plan.schedules
+        ):
+            yield "to_tf32=True"
+
+    def _kernel(self, file: str) -> str:
+        return self.plan.name + SCHEDULES[file].kernel_suffix
 
     @property
     def input_names(self) -> list[str]:
@@ -177,7 +192,7 @@ class LauncherText:
             "launch_cache": ["launch_cache"],
             "support": ["rows"] if self.row_loop else [],
         }
-        beside = {name: [f"SCHEDULE as {name.upper()}"] for name in plan.files}
+        beside = {name: [self._kernel(name)] for name in plan.files}
         beside[TILES] = [TILES.upper()] if plan.rows else []
         return [
             *((shared(file), names) for file, names in taken.items() if names),

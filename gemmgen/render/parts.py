@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+from gemmgen.schedules import SCHEDULES
+
 if TYPE_CHECKING:
     from gemmgen.select.plan import Plan
 
@@ -40,7 +42,7 @@ def file_of(plan: "Plan", stem: str = LAUNCHER) -> str:
 def public(kernel: str, stem: str) -> str:
     """What others take from one of a kernel's files."""
     named = {LAUNCHER: kernel, TILES: TILES.upper(), EPILOGUE: EPILOGUE}
-    return named.get(stem, "SCHEDULE")
+    return named.get(stem) or kernel + SCHEDULES[stem].kernel_suffix
 
 
 def header_name(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The text of a schedule's file around its kernel: imports, how it is launched.
+"""The text of a schedule's file around its kernel: what it imports.
 
 Every choice between two spellings is made here, so that a template has none.
 """
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from gemmgen.render.kernel_text import KernelText
 from gemmgen.render.parts import EPILOGUE, shared
 from gemmgen.render.specialized_text import SpecializedText
-from gemmgen.schedules import SCHEDULES, transposes
+from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
 
 _TRITON = """import triton
@@ -20,7 +20,6 @@ from triton.experimental.gluon import language as gl
 """
 _HOPPER = "from triton.experimental.gluon.language.nvidia"
 _PIPELINE = ("bars", "buffers", "multiply", "ring", "specialize", "tiles_of")
-_RACED_GRID = "one_a_raced_tile"
 
 
 @dataclass(frozen=True)
@@ -55,9 +54,7 @@ class ScheduleText:
         """What the file takes from what launchers share: whence, the names."""
         taken = {
             "device": self._device_functions,
-            "dispatch": ["Schedule"],
             "pipeline": [*_PIPELINE] if SCHEDULES[self.name].specialized else [],
-            "table": [self.grid],
         }
         beside = [] if self.plan.epilogue.is_empty else [(f".{EPILOGUE}", [EPILOGUE])]
         shared_ = [(shared(file), names) for file, names in taken.items() if names]
@@ -83,24 +80,3 @@ class ScheduleText:
     def _addressed(self) -> str:
         """What loads operands and stores results."""
         return "\n".join([*self.kernel.loads_of_operands, *self.kernel.stores])
-
-    @property
-    def grid(self) -> str:
-        """What tells how many programs there are."""
-        if not self.plan.rows:
-            return _RACED_GRID
-        rows = [SCHEDULES[name] for name in self.plan.files[self.name]]
-        return next((row for row in rows if row.splits), rows[0]).grid
-
-    @property
-    def launch(self) -> list[str]:
-        """What `Schedule` is told: kernel and grid, and what few launches have."""
-        plan, more = self.plan, list[str]()
-        also = [name for name in plan.files[self.name] if name != self.name]
-        more += [f'also="{name}"' for name in also]
-        if SCHEDULES[self.name].specialized:
-            turned = transposes(self.name, plan.product.kind, plan.layout)
-            more.append(f'shared="{"n" if turned else "m"}"')
-        if plan.product.mma.rounds and self.kernel.described("inputs"):
-            more.append("to_tf32=True")
-        return [f'"{self.name}"', self.kernel.name, self.grid, *more]

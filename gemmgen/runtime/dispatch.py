@@ -6,8 +6,7 @@ its stride along m, `BLOCK_M` a side of the tile.
 
 import functools
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,55 +14,34 @@ import torch
 from .launch import Block, Launch
 from .replay import run
 from .support import index_dtype, row_divisibility
-from .table import select
-from .tile import CONSTANTS, Tile, stride_name
-
-Grid = Callable[[Any, tuple[int, int, int], torch.device], Any]
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A kernel, how many programs a launch of it has, and what tiles call it.
-
-    Tiles that it serves `also` have another name for it. Groups of warps that share a
-    tile have a slice of it along the axis `shared`, and descriptors are of that slice.
-    With `to_tf32` those of A and B round what they read.
-    """
-
-    name: str
-    kernel: Any
-    grid: Grid
-    also: str = ""
-    shared: str = ""
-    to_tf32: bool = False
-
-    @property
-    def parameters(self) -> list[str]:
-        """The names of the kernel's parameters, in its order."""
-        function = self.kernel
-        while hasattr(function, "fn"):  # of an autotuner, then of what Triton made
-            function = function.fn
-        return list(inspect.signature(function).parameters)
-
-    def side(self, axis: str) -> str:
-        """Return the side of a tile that a descriptor's block has along an axis."""
-        return {"m": "rows", "n": "columns"}[axis] if axis == self.shared else axis
+from .table import GRIDS, Grid, one_a_raced_tile, select
+from .tile import CONSTANTS, KERNELS, Tile, stride_name
 
 
 class Arguments:
-    """What every launch of a schedule passes, for tensors of such axes."""
+    """What every launch of a kernel passes, for tensors of such axes."""
 
-    def __init__(self, schedule: Schedule, axes: Mapping[str, str]) -> None:
-        names = schedule.parameters
+    def __init__(
+        self,
+        kernel: Any,
+        grid: Grid,
+        axes: Mapping[str, str],
+        shared: str,
+        to_tf32: bool,
+    ) -> None:
+        names = parameters(kernel)
         tensors = [name for name, own in axes.items() if own]
         places = {
             stride_name(tensor, axis): (at, dim)
             for at, tensor in enumerate(tensors)
             for dim, axis in enumerate(axes[tensor])
         }
-        self.schedule = schedule
+        side = {"m": "m", "n": "n", "k": "k"}
+        if "NUM_WGS" in names:
+            side[shared] = {"m": "rows", "n": "columns"}[shared]
+        self.kernel, self.grid, self.to_tf32 = kernel, grid, to_tf32
         self.blocks = [
-            (at, schedule.side(own[0]), schedule.side(own[1]))
+            (at, side[own[0]], side[own[1]])
             for at, (tensor, own) in enumerate(axes.items())
             if f"{tensor}_desc" in names
         ]
@@ -78,7 +56,7 @@ class Arguments:
         self, tile: Tile | None, sizes: tuple[int, int, int], given: Sequence[Any]
     ) -> Launch:
         """Return the launch of a tile; of none, where configurations race."""
-        device, grid = given[0].device, self.schedule.grid
+        device, grid = given[0].device, self.grid
         plain = [given[at] for at in self.tensors]
         strides = [tensor.stride() for tensor in plain]
         values: list[Any] = [strides[at][dim] for at, dim in self.strides]
@@ -93,26 +71,37 @@ class Arguments:
         tensors = list(given)
         for at, rows, columns in self.blocks:
             sides = getattr(tile, rows), getattr(tile, columns)
-            tensors[at] = Block(given[at], *sides, self.schedule.to_tf32 and at < 2)
-        kernel, splits = self.schedule.kernel, self.splits
-        return Launch(
-            kernel, tile, device, sizes, grid, tuple(tensors), tuple(values), splits
-        )
+            tensors[at] = Block(given[at], *sides, self.to_tf32 and at < 2)
+        passed = tuple(tensors), tuple(values), self.splits
+        return Launch(self.kernel, tile, device, sizes, grid, *passed)
+
+
+def parameters(kernel: Any) -> list[str]:
+    """Return the names of a kernel's parameters, in its order."""
+    while hasattr(kernel, "fn"):  # of an autotuner, then of what Triton made
+        kernel = kernel.fn
+    return list(inspect.signature(kernel).parameters)
 
 
 class Launches:
-    """The tiles that calls choose from, and what launches them.
+    """The tiles that calls choose from, and the kernels that compute them.
 
     `axes` names the launcher's arguments and results in its order, A and B first, each
-    with the axes that it is stored along: none for a number. Without tiles there is one
-    schedule, whose kernel has configurations that race.
+    with the axes that it is stored along: none for a number. Kernels are called by
+    their schedules. Without tiles there is one, whose configurations race.
+
+    Groups of warps that share a tile have a slice of it along the axis `shared`, and
+    descriptors are of that slice. With `to_tf32` those of A and B round what they read.
     """
 
     def __init__(
         self,
         axes: Mapping[str, str],
         tiles: Sequence[Tile],
-        schedules: Sequence[Schedule],
+        *,
+        shared: str = "n",
+        to_tf32: bool = False,
+        **kernels: Any,
     ) -> None:
         inputs = list(axes.values())[:2]
         self.tiles = tiles
@@ -120,11 +109,11 @@ class Launches:
             next((at, own.index(axis)) for at, own in enumerate(inputs) if axis in own)
             for axis in "mnk"
         ]
+        for_all = axes, shared, to_tf32
         self.arguments = {
-            name: Arguments(schedule, axes)
-            for schedule in schedules
-            for name in (schedule.name, schedule.also)
-            if name
+            name: Arguments(kernels[own], grid if tiles else one_a_raced_tile, *for_all)
+            for name, grid in GRIDS.items()
+            if (own := KERNELS.get(name, name)) in kernels
         }
 
     def launch(self, *given: Any) -> Launch:
@@ -133,8 +122,7 @@ class Launches:
         M, N, K = [shapes[at][dim] for at, dim in self.sizes]
         sizes = M, N, K
         if not self.tiles:
-            (only,) = self.arguments.values()
-            return only.launch(None, sizes, given)
+            return next(iter(self.arguments.values())).launch(None, sizes, given)
         described = functools.partial(self.described, given)
         tile = select(self.tiles, given[0].device, sizes, described)
         return self.arguments[tile.schedule].launch(tile, sizes, given)

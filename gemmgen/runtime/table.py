@@ -10,46 +10,45 @@ import torch
 from .support import compute_capability, num_sms, shared_memory
 from .tile import Tile, cdiv
 
-
-def one_a_tile(
-    tile: Tile, sizes: tuple[int, int, int], device: torch.device
-) -> tuple[int, ...]:
-    """Return a grid with a program for every tile."""
-    M, N, _ = sizes
-    return (tile.tiles(M, N),)
+Sizes = tuple[int, int, int]  # M, N, K
+Grid = Callable[[Any, Sizes, torch.device], Any]
 
 
-def one_a_split(
-    tile: Tile, sizes: tuple[int, int, int], device: torch.device
-) -> tuple[int, ...]:
-    """Return a grid with a program for each part of K of every tile."""
+def one_a_split(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
+    """Return a grid with a program for every tile, for each part of K if it is cut."""
     M, N, K = sizes
     tiles = tile.tiles(M, N)
     return tiles, tile.splits(tiles, K, num_sms(device))
 
 
-def one_an_sm(
-    tile: Tile, sizes: tuple[int, int, int], device: torch.device
-) -> tuple[int, ...]:
+def one_an_sm(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
     """Return a grid with a program for each SM that has a tile."""
     M, N, _ = sizes
     return (min(tile.tiles(M, N), num_sms(device)),)
 
 
-def one_a_row(
-    tile: Tile, sizes: tuple[int, int, int], device: torch.device
-) -> tuple[int, ...]:
+def one_a_row(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
     """Return a grid with programs for every row, each for a tile's columns."""
     M, N, _ = sizes
     return cdiv(N, tile.n), M
 
 
 def one_a_raced_tile(
-    tile: Tile | None, sizes: tuple[int, int, int], device: torch.device
+    tile: None, sizes: Sizes, device: torch.device
 ) -> Callable[[dict[str, int]], tuple[int, ...]]:
     """Return what tells Triton's autotuner a grid with a program for every tile."""
     M, N, _ = sizes
     return lambda config: (cdiv(M, config["BLOCK_M"]) * cdiv(N, config["BLOCK_N"]),)
+
+
+GRIDS: dict[str, Grid] = {
+    "tiled": one_a_split,
+    "tma": one_a_split,
+    "persistent": one_an_sm,
+    "split_k": one_a_split,
+    "warp_specialized": one_an_sm,
+    "gemv": one_a_row,
+}
 
 
 class Record(threading.local):

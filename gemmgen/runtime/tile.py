@@ -167,6 +167,9 @@ def duration(work: Work, block: Any, once: Any, launch: Any, rates: Rates) -> An
     return launch + together + (work.sums > 0) * rates.meet + work.sums / rates.sums
 
 
+# Schedules that launch the kernel of another.
+KERNELS = {"split_k": "tiled"}
+
 # A kernel's constants, and what of the tile they are.
 CONSTANTS = {
     "BLOCK_M": "m",

@@ -5,7 +5,7 @@ from itertools import product as every
 
 from gemmgen.hardware.targets import Rates, Target
 from gemmgen.schedules.parts.memory import threads_of
-from gemmgen.schedules.parts.schedule import ONE_A_ROW, Kernel, Pause, Schedule, Size
+from gemmgen.schedules.parts.schedule import Kernel, Pause, Schedule, Size
 from gemmgen.schedules.parts.search import k_blocks
 from gemmgen.schedules.parts.tile import GROUP_M, Product, Tile
 from gemmgen.tables.layouts import LAYOUTS
@@ -71,7 +71,7 @@ def ramp(rates: Rates) -> float:
 
 
 SCHEDULE = Schedule(
-    "gemv", "rows times the matrix, no tensor core", 60, ONE_A_ROW,
+    "gemv", "rows times the matrix, no tensor core", 60,
     why_not, sizes, search, shared_memory,
     constants=("BLOCK_N", "BLOCK_K"), memory_bound=True, unrolled=_UNROLLED,
     # Above 4 rows a tensor core wins even where memory is the limit.

@@ -11,7 +11,7 @@ from gemmgen.schedules.parts.memory import (
     threads_of,
     unit_of,
 )
-from gemmgen.schedules.parts.schedule import ONE_AN_SM, Kernel, Pause, Schedule, Size
+from gemmgen.schedules.parts.schedule import Kernel, Pause, Schedule, Size
 from gemmgen.schedules.parts.search import k_blocks, not_by_descriptors
 from gemmgen.schedules.parts.tile import GROUP_M, Product, Tile
 
@@ -68,7 +68,7 @@ def between_tiles(tile: Tile, rates: Rates, pause: Pause) -> float:
 # fastest other tile takes 0.3 % longer in the mean, the one that costs choose 1.1 %
 # (164 shapes of 16 bits, H200).
 SCHEDULE = Schedule(
-    "persistent", "one program per SM, tiles in a loop", 30, ONE_AN_SM,
+    "persistent", "one program per SM, tiles in a loop", 30,
     why_not, sizes, search, shared_memory,
     described=frozenset({"inputs", "results"}), persistent=True,
     registers=registers_by_descriptors, spare_tiles=spare_tiles,

@@ -8,9 +8,9 @@ from gemmgen.schedules.parts.memory import (
     ring_memory,
     unit_of,
 )
-from gemmgen.schedules.parts.schedule import ONE_A_SPLIT, Kernel, Schedule, Size
+from gemmgen.schedules.parts.schedule import Kernel, Schedule, Size
 from gemmgen.schedules.parts.search import MOST_STAGES, PARTED, in_parts, k_blocks
-from gemmgen.schedules.parts.tile import FALLBACK, FILL, Product, Tile
+from gemmgen.schedules.parts.tile import FILL, Product, Tile
 
 _IN_MANY_PARTS: Size = (32, 64, 1, 4, 2 * FILL)
 _APART = (
@@ -71,7 +71,7 @@ def spills(tile: Tile, product: Product) -> bool:
 
 
 SCHEDULE = Schedule(
-    "split_k", "K cut into parts, reduced in order", 40, ONE_A_SPLIT,
+    "split_k", "K cut into parts, reduced in order", 40,
     why_not, sizes, search, shared_memory,
-    splits=True, kernel_of=FALLBACK, spills=spills,
+    splits=True, spills=spills,
 )  # fmt: skip

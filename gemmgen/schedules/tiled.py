@@ -5,7 +5,7 @@ from itertools import product as every
 
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules.parts.memory import ring_memory, unit_of
-from gemmgen.schedules.parts.schedule import ONE_A_TILE, Kernel, Schedule, Size
+from gemmgen.schedules.parts.schedule import Kernel, Schedule, Size
 from gemmgen.schedules.parts.search import k_blocks
 from gemmgen.schedules.parts.tile import GROUP_M, Product, Tile
 
@@ -38,6 +38,6 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
 
 
 SCHEDULE = Schedule(
-    "tiled", "one output tile per program", 10, ONE_A_TILE,
+    "tiled", "one output tile per program", 10,
     why_not, sizes, search, shared_memory,
 )  # fmt: skip

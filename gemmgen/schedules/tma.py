@@ -10,7 +10,7 @@ from gemmgen.schedules.parts.memory import (
     round_up,
     unit_of,
 )
-from gemmgen.schedules.parts.schedule import ONE_A_SPLIT, Kernel, Schedule, Size
+from gemmgen.schedules.parts.schedule import Kernel, Schedule, Size
 from gemmgen.schedules.parts.search import (
     MOST_STAGES,
     PARTED,
@@ -88,7 +88,7 @@ def transposes(kind: str, layout: str) -> bool:
 
 
 SCHEDULE = Schedule(
-    "tma", "one output tile per program, descriptors", 20, ONE_A_SPLIT,
+    "tma", "one output tile per program, descriptors", 20,
     why_not, sizes, search, shared_memory,
     described=frozenset({"inputs"}), splits=True, transposes=transposes,
     registers=registers_by_descriptors,

@@ -6,7 +6,6 @@ from itertools import product as every
 from gemmgen.hardware.targets import Rates, Target
 from gemmgen.schedules.parts.memory import round_up
 from gemmgen.schedules.parts.schedule import (
-    ONE_AN_SM,
     TILE,
     Kernel,
     Pause,
@@ -190,7 +189,7 @@ def last_epilogues(tile: Tile) -> int:
 
 
 SCHEDULE = Schedule(
-    _NAME, "producer and consumer warps", 50, ONE_AN_SM,
+    _NAME, "producer and consumer warps", 50,
     why_not, sizes, search, shared_memory,
     constants=(*TILE, "STAGES", "NUM_WGS"),
     described=frozenset({"inputs", "operands", "results"}),

@@ -4,14 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gemmgen.hardware.targets import Rates, Target
+from gemmgen.runtime.tile import KERNELS
 from gemmgen.schedules.parts.memory import registers_by_pointers, threads_of
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 
 TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
-ONE_A_TILE, ONE_A_SPLIT, ONE_AN_SM, ONE_A_ROW = (
-    "one_a_tile", "one_a_split", "one_an_sm", "one_a_row",
-)  # fmt: skip
-"""The functions of `_runtime/table.py` that tell how many programs a launch has."""
 
 Size = tuple[int, int, int, int, int]
 """m, n, blocks of 128 bytes along K, warps, split_k."""
@@ -100,13 +97,11 @@ class Schedule:
     """One way to run the product; `templates/<name>.py.jinja` is its program.
 
     `order` is its place in lists and, where two tiles are as good, before others.
-    `grid` is the function of the table's module that tells how many programs a launch
-    has, `constants` are the kernel's compile-time parameters beside the index type.
+    `constants` are the kernel's compile-time parameters beside the index type.
     `described` names the tensors that it takes as tensor descriptors: `inputs` (A and
     B), `operands` (those indexed [m, n]) and `results`; all others are pointers.
 
-    `splits` says that K may be cut into parts, which meet in a workspace; `kernel_of`
-    names the schedule whose kernel it launches, if it has none of its own; `persistent`
+    `splits` says that K may be cut into parts, which meet in a workspace; `persistent`
     that programs go from tile to tile; `memory_bound` that rows of A go through all of
     B with no tensor core and no ring, `unrolled` blocks of it loaded at a time. Warps
     of a `specialized` kernel, which is written in Gluon, have different parts. `unit`
@@ -118,7 +113,6 @@ class Schedule:
     name: str
     title: str
     order: int
-    grid: str
     why_not: Callable[[Kernel], str | None]
     """Why it cannot serve a kernel that the fields below allow, or None."""
     sizes: Callable[[Product, Target], tuple[Size, ...]]
@@ -135,7 +129,6 @@ class Schedule:
     constants: tuple[str, ...] = TILE
     described: frozenset[str] = frozenset()
     splits: bool = False
-    kernel_of: str = ""
     persistent: bool = False
     memory_bound: bool = False
     unrolled: int = 0
@@ -183,7 +176,7 @@ class Schedule:
     @property
     def file(self) -> str:
         """The file of its kernel, which is named like a schedule."""
-        return self.kernel_of or self.name
+        return KERNELS.get(self.name, self.name)
 
     @property
     def kernel_suffix(self) -> str:

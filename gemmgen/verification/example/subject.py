@@ -99,8 +99,7 @@ class Variant:
         launches = module.LAUNCHES
         if self.raced:
             own = launches.arguments[self.schedule]
-            raced = replace(own.schedule, kernel=self.value)
-            forced = patch.object(own, "schedule", raced)
+            forced = patch.object(own, "kernel", self.value)
         else:
             forced = patch.object(launches, "tiles", self.value)
         with forced, afresh(module):
@@ -261,7 +260,7 @@ def _interpreted(row: Any) -> Any:
 
 
 def _configured(module: ModuleType) -> list[Variant]:
-    kernel = module.LAUNCHES.arguments[FALLBACK].schedule.kernel
+    kernel = module.LAUNCHES.arguments[FALLBACK].kernel
     return [
         Variant(
             Block(*(config.kwargs[f"BLOCK_{axis}"] for axis in "MNK")),

@@ -22,7 +22,6 @@ _SLOWER = "the same is found in more time"
 _EITHER = "at the very bound either tile will do"
 _BOTH_RIGHT = "at the very bound either formula will do"
 _STAYS_NAN = "what it is added to, or multiplied by, is NaN too"
-_NOBODY = "nobody tries to change one"
 _WORDS = "it is refused all the same, in other words"
 _MENDED = "the verifier's interpreter is mended, and multiplies bf16"
 _INFERENCE = "torch 2.13 passes over tensors of inference mode, older ones refuse them"
@@ -51,9 +50,6 @@ class _Same:
 
 
 _SAME: dict[str, tuple[_Same, ...]] = {
-    "_runtime/dispatch.py": (
-        _Same("argument by name dropped", "dataclass(frozen=True)", _NOBODY),
-    ),
     "_runtime/functions.py": (
         _Same("< became <=", "tl.abs(x) < 0.5", _BOTH_RIGHT),
         _Same("NaN dropped", "tl.maximum(x, 0.0", _STAYS_NAN, "0.0) + log1p_t"),

@@ -13,6 +13,8 @@ _MOST_PARTS = 8
 """Operands, elements or arguments of one node that are dropped, each in its turn."""
 _TYPES = ("Callable", "Mapping", "dict", "tuple")
 """What has brackets that are no lookup."""
+_COUNTED = ("one_a_split", "one_a_row")
+"""Grids with a program for each tile, part or row."""
 _CHANGED = {15: 7, 31: 33}
 """What alignments and widths are taken for."""
 _LOOSER: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -44,6 +46,7 @@ def host_families() -> Iterator[tuple[str, Edit]]:
     yield "last of several left out", _starred(":-1")
     for place in range(_MOST_PARTS):
         yield "value of another key", _other_value(place)
+        yield "a program too few", _fewer_programs(place)
 
 
 def _without_operand(place: int) -> Edit:
@@ -253,6 +256,24 @@ def _other_value(place: int) -> Edit:
         new = copy.copy(node)
         new.values = list(node.values)
         new.values[place] = node.values[place + 1]
+        return new
+
+    return edit
+
+
+def _fewer_programs(place: int) -> Edit:
+    """A grid of a table without its last program, if none goes from tile to tile."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.Dict) or place >= len(node.values):
+            return None
+        grid = ast.unparse(node.values[place])
+        if grid not in _COUNTED:
+            return None
+        fewer = f"(lambda first, *rest: (max(1, first - 1), *rest))(*{grid}(*given))"
+        new = copy.copy(node)
+        new.values = list(node.values)
+        new.values[place] = expression(f"lambda *given: {fewer}")
         return new
 
     return edit

@@ -5,16 +5,11 @@ import copy
 from collections.abc import Callable, Iterator
 
 from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
-from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
 
 _NAME, _OUT, _SHAPE, _DTYPE, _INPUTS = range(5)
 """Arguments of `output`; `tensor` has the shape at the same place."""
-_GRID = 2
-"""The argument of `Schedule`."""
 _BOUND, _SM = 4096, 200
-_COUNTED = {row.grid for row in SCHEDULES.values() if not row.persistent}
-"""Grids with a program for each tile, part or row."""
 
 
 def launcher_families(plan: Plan) -> Iterator[tuple[str, Edit]]:
@@ -23,10 +18,9 @@ def launcher_families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     for name in [*names, *(one.name for one in plan.results)]:
         yield "axes of a tensor exchanged", _other_axes(name)
         yield "input not held against out", _not_held(name)
-    yield "a program too few", _fewer_programs
-    yield "blocks of a whole tile", _keyword_dropped("shared")
-    yield "blocks along the other axis", _other_part
-    yield "inputs not rounded", _keyword_dropped("to_tf32")
+    for axis in "mnk":
+        yield "blocks along another axis, or of a whole tile", _other_slices(plan, axis)
+    yield "inputs not rounded", _not_rounded
     for place in range(2):
         yield "size not checked", _unchecked(place)
     yield "number rounded", _rounded
@@ -61,31 +55,24 @@ def _other_axes(name: str) -> Edit:
     return edit
 
 
-def _fewer_programs(node: ast.AST) -> ast.AST | None:
-    """A grid without its last program, where programs do not go from tile to tile."""
-    call = call_of(node, "Schedule")
-    grid = ast.unparse(call.args[_GRID]) if call else ""
-    if call is None or grid not in _COUNTED:
-        return None
-    fewer = f"(lambda first, *rest: (max(1, first - 1), *rest))(*{grid}(*given))"
-    return _with(call, _GRID, expression(f"lambda *given: {fewer}"))
+def _other_slices(plan: Plan, axis: str) -> Edit:
+    """Descriptors of consumers' slices along an axis, or along none."""
 
-
-def _keyword_dropped(name: str) -> Edit:
     def edit(node: ast.AST) -> ast.AST | None:
-        call = call_of(node, "Schedule")
-        return with_keyword(call, name, None) if call and keyword(call, name) else None
+        call = call_of(node, "Launches")
+        if call is None or not plan.specialized:
+            return None
+        kept = [one for one in call.keywords if one.arg != "shared"]
+        told = ast.keyword("shared", ast.Constant(axis))
+        return ast.Call(call.func, call.args, [*kept, told])
 
     return edit
 
 
-def _other_part(node: ast.AST) -> ast.AST | None:
-    call = call_of(node, "Schedule")
-    own = keyword(call, "shared") if call else None
-    if call is None or own is None:
-        return None
-    other = "m" if ast.unparse(own.value) == "'n'" else "n"
-    return with_keyword(call, "shared", ast.Constant(other))
+def _not_rounded(node: ast.AST) -> ast.AST | None:
+    call = call_of(node, "Launches")
+    rounds = call is not None and keyword(call, "to_tf32")
+    return with_keyword(call, "to_tf32", None) if call and rounds else None
 
 
 def _not_held(name: str) -> Edit:

@@ -66,7 +66,10 @@ kernels:
 _COSTED = """
 gemmgen: 1
 kernels:
-  - {name: costed, op: linear, dtype: bf16}
+  - name: costed
+    op: linear
+    dtype: bf16
+    schedule: [tiled, tma, persistent, split_k, warp_specialized, gemv]
 """
 _TUNED = Tuning(
     "", "sm_90", {}, {},
