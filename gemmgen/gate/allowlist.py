@@ -27,6 +27,7 @@ _GLUON = "triton.experimental.gluon"
 _HOPPER = f"{_GLUON}.language.nvidia.hopper"
 _Imports = dict[tuple[int, str], set[tuple[str, str | None]]]
 _IMPORTS_FROM: _Imports = {
+    (0, "torch"): {("Tensor", None)},
     (0, "triton.experimental"): {("gluon", None)},
     (0, _GLUON): {("language", "gl")},
     (0, f"{_GLUON}.language.nvidia"): {("hopper", None)},
@@ -37,10 +38,10 @@ _SHARED = {
     "dispatch": {"Launches"},
     "launch_cache": {"launch_cache"},
     "device": {
-        "aligned", "finishes", "span", "span_in", "split_range", "sum_splits",
-        "swizzle", "tma_store",
+        "aligned", "finishes", "load_once", "span", "span_in", "split_range",
+        "sum_splits", "swizzle", "tma_store",
     },
-    "pipeline": {"bars", "buffers", "multiply", "ring", "specialize", "tiles_of"},
+    "pipeline": {"buffers", "multiply", "ring", "specialize", "tiles_of"},
     "functions": {op.name for op in OPS.values() if not op.in_place},
     "support": {"rows"},
     "tile": {"ANY", "FILL", "FULL", "Rates", "Tile"},
@@ -54,10 +55,10 @@ _IMPORTS_FROM[1, "tiles"] = {("TILES", None)}
 _IMPORTS_FROM[1, "epilogue"] = {("epilogue", None)}
 _RATES = tuple(map(str.upper, TARGETS))
 """What tables call the rates of a target."""
-_OF_SHARED |= {"TILES", "epilogue", *_RATES}
+_OF_SHARED |= {"Tensor", "TILES", "epilogue", *_RATES}
 _BUILTINS = {"float", "min", "range", "tuple"}
 _ATTRIBUTES = {
-    "torch": {"Tensor", "float16", "bfloat16", "float32", "float64"},
+    "torch": {"float16", "bfloat16", "float32", "float64"},
     "triton": {"Config", "autotune", "jit"},
     "tl": {
         "arange", "cdiv", "constexpr", "dot", "float16", "bfloat16", "float32",

@@ -10,9 +10,9 @@ IN_MODULES = NAMES_OF_MODULES | {"consume"}
 """Those at the top of a module, which no kernel may be called either."""
 _IN_LAUNCHERS = ("batch", "out", "schedules", "sizes", "tile")
 _IN_KERNELS = (
-    *("acc", "acc_layout", "empty", "first_m", "first_n", "full", "k", "k_begin"),
-    *("k_end", "k_iter", "layout", "lhs_layout", "loads", "operand_empty"),
-    *("operand_full", "operands", "order", "products", "start", "step", "sums"),
+    *("acc", "first_m", "first_n", "k", "k_begin"),
+    *("k_end", "k_iter", "layout", "loads", "operand_empty"),
+    *("operand_full", "operands", "products", "start", "step", "sums"),
     *("tile_m", "tile_n", "tiles", "wave"),
 )
 OF_TRITON = (

@@ -10,11 +10,7 @@ from gemmgen.problem.tensors import Operand, buffers
 from gemmgen.render.kernel_text import KernelText
 from gemmgen.render.names import line
 from gemmgen.schedules import from_registers, transposes
-from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import Matrix
-
-_INSTRUCTION_BYTES = 32
-"""Bytes of K that one wgmma multiplies (PTX ISA, wgmma shapes)."""
 
 
 @dataclass(frozen=True)
@@ -101,53 +97,35 @@ class ConsumerText(KernelText):
         lines = [
             f"first_{axis} = {first}" for axis, first in self.corner_of("WG").items()
         ]
-        if not self.swap_ab:
-            return lines
-        lines.append("acc = acc.permute((1, 0))")
+        lines += ["acc = acc.permute((1, 0))"] * self.swap_ab
         if self.matrices or self._pointer_axes:
             lines.append("layout: tl.constexpr = acc.type.layout")
         return lines
 
     @property
-    def acc_layout(self) -> str:
-        """The name of the layout in which wgmma leaves its sum."""
-        return "acc_layout" if self.swap_ab else "layout"
-
-    @property
-    def layouts(self) -> list[str]:
-        """The statements that name wgmma's layouts."""
-        instruction = _INSTRUCTION_BYTES // DTYPES[self.plan.dtype].bytes
-        shape = f"[16, {self.other_side}, {instruction}]"
-        lines = [
-            f"{self.acc_layout}: tl.constexpr = "
-            f"gl.NVMMADistributedLayout([3, 0], [4, 1], {shape})"
-        ]
+    def sides_of_multiply(self) -> list[str]:
+        """What of wgmma's sides is whose."""
         if not self.lhs_in_registers:
             slices = f"consumers cut {self.left.name} into wgmma's rows"
-            return [f"# A and B swapped: {slices}, share {self.right.name}.", *lines]
+            return [f"# A and B swapped: {slices}, share {self.right.name}."]
         return [
             "# wgmma reads tf32 in shared memory along K alone, which is not how",
             f"# {self.left.name} lies: it comes from registers"
             f"{', as the left side' * self.swap_ab}.",
-            *lines,
-            "lhs_layout: tl.constexpr = "
-            f"gl.DotOperandLayout(0, {self.acc_layout}, 1)",
         ]
 
     @property
-    def accumulator_shape(self) -> str:
-        """The slice of a consumer as wgmma sums it."""
-        return f"({self.side_of_wg}, {self.other_side})"
-
-    @property
-    def constants_of_multiply(self) -> str:
-        """What it is told beside tensors: how the sides of a product lie, at last."""
-        told = [
-            *("BLOCK_K", "STAGES", "NUM_WGS", "CONSUMER"),
+    def arguments_of_multiply(self) -> str:
+        """What it takes: blocks, counts, constants, how the sides of a product lie."""
+        sides = [self.side_of_wg, self.other_side, "BLOCK_K"]
+        how = [
             f"LEFT_K_MAJOR={along_k(self.left)}",
             f"RIGHT_K_MAJOR={along_k(self.right)}",
+            *["LEFT_IN_REGISTERS=True"] * self.lhs_in_registers,
         ]
-        return line(told + ["LEFT_LAYOUT=lhs_layout"] * self.lhs_in_registers, 12)
+        what = ["loads", "K", "k_iter", "wave", *sides]
+        how = ["STAGES", "NUM_WGS", "CONSUMER", *how]
+        return "\n".join(line(group, 12) for group in (what, how))
 
     @property
     def loads_of_operands(self) -> list[str]:

@@ -107,22 +107,12 @@ class Description:
         return plan.dtype + precision + arrow
 
     @property
-    def title(self) -> str:
-        """What runs the product: the one schedule in words, or all by name."""
-        names_ = self.plan.schedules
-        if len(names_) == 1:
-            return SCHEDULES[names_[0]].title
-        return f"schedules {', '.join(names_)}"
-
-    @property
     def module_doc(self) -> str:
-        """The module's docstring."""
-        title = self.title
-        line = f"{self.formula[0]} in {self.types}, {title}."
+        """The module's docstring: what the kernel computes."""
+        line = f"{self.formula[0]}, in {self.types}."
         if len(self.formula) == 1 and len(line) <= WIDTH - 6:
             return f'"""{line}"""'
-        first = f"{title[0].upper()}{title[1:]}, {self.types}:"
-        return f'"""{first}\n\n{_indented(self.formula)}\n"""'
+        return f'"""In {self.types}:\n\n{_indented(self.formula)}\n"""'
 
     def schedule_doc(self, file: str) -> str:
         """The docstring of the file of a schedule, or of several with one kernel."""
@@ -161,7 +151,7 @@ class Description:
             line = f"Return {returned}, where\n\n{_indented(self.formula)}"
         rest = (
             f"{self.shapes} Any strides. `out`, if given, receives what is returned. "
-            "Raises ValueError if an argument has a wrong rank, size, dtype or device."
+            "Raises ValueError for a wrong rank, size, dtype or device."
         )
         return f'"""{line}\n\n{_filled(rest, WIDTH - 4)}\n"""'
 

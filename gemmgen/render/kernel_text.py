@@ -65,14 +65,14 @@ class KernelText:
             *(one.name + results for one in plan.results),
             *(("partials_ptr", "counters_ptr") if splits else ()),
         ]
-        sizes = ["M", "N", "K", *(["SPLIT_K"] if splits else [])]
+        sizes = ["M, N, K" + ", SPLIT_K" * splits]
         types = [
             *(("INDEX: tl.constexpr",) if self.indexes else ()),
             *(("ALIGN: tl.constexpr",) if self.aligns else ()),
         ]
         strides = [", ".join(pair) for pair in self.stride_pairs]
         constants = [f"{one}: tl.constexpr" for one in self.schedule.constants]
-        return grouped([tensors, sizes, strides, types, constants])
+        return grouped([tensors, sizes + strides, types + constants])
 
     @property
     def operand_parameters(self) -> list[str]:
@@ -120,12 +120,14 @@ class KernelText:
 
     @property
     def alignment(self) -> list[str]:
-        """What tells the compiler that rows of A and B are aligned, by the size of each
-        row and by the stride between two."""
-        matrices = (self.plan.a, self.plan.b)
-        sizes = dict.fromkeys(one.stored_sizes[1] for one in matrices)
-        names = [*sizes, *(one.row_stride for one in matrices)]
-        return [f"{name} = aligned({name}, ALIGN)" for name in names]
+        """What tells the compiler that rows of A and B are aligned."""
+        (a, b), row = (self.plan.a, self.plan.b), "{}, {} = aligned({}, {}, ALIGN)"
+        lengths = a.stored_sizes[1], b.stored_sizes[1]
+        other = "_" if lengths[0] == lengths[1] else lengths[1]
+        return [
+            row.format(lengths[0], a.row_stride, lengths[0], a.row_stride),
+            row.format(other, b.row_stride, lengths[1], b.row_stride),
+        ]
 
     @property
     def end_of_k(self) -> str:

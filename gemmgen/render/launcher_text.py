@@ -70,7 +70,7 @@ class LauncherText:
         """The launcher's parameters before `out`."""
         numbers = {one.name for one in self.plan.operands if one.is_number}
         return [
-            f"{name}: {'float' if name in numbers else 'torch.Tensor'}"
+            f"{name}: {'float' if name in numbers else 'Tensor'}"
             for name in self.input_names
         ]
 
@@ -87,8 +87,8 @@ class LauncherText:
 
     @property
     def returned_type(self) -> str:
-        """`torch.Tensor`, or a tuple of as many as there are results."""
-        tensors = ", ".join("torch.Tensor" for _ in self.plan.results)
+        """`Tensor`, or a tuple of as many as there are results."""
+        tensors = ", ".join("Tensor" for _ in self.plan.results)
         return tensors if len(self.plan.results) == 1 else f"tuple[{tensors}]"
 
     @property

@@ -16,10 +16,9 @@ import triton.language as tl
 """
 _GLUON = """import triton.language as tl
 from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
 """
+_LAYOUTS = "from triton.experimental.gluon import language as gl\n"
 _HOPPER = "from triton.experimental.gluon.language.nvidia"
-_PIPELINE = ("bars", "buffers", "multiply", "ring", "specialize", "tiles_of")
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,8 @@ class ScheduleText:
         stores = text.described("results")
         passes = any(one.is_matrix for one in self.plan.operands)
         used = ["mbarrier"] * passes + ["tma"] * stores
-        lines = [f"{_HOPPER} import hopper\n"] * stores
+        lines = [_LAYOUTS] * ("gl." in self._addressed)
+        lines += [f"{_HOPPER} import hopper\n"] * stores
         lines += [f"{_HOPPER}.hopper import {', '.join(used)}\n"] * bool(used)
         return _GLUON + "".join(lines)
 
@@ -54,7 +54,7 @@ class ScheduleText:
         """What the file takes from what launchers share: whence, the names."""
         taken = {
             "device": self._device_functions,
-            "pipeline": [*_PIPELINE] if SCHEDULES[self.name].specialized else [],
+            "pipeline": self._pipeline_functions,
         }
         beside = [] if self.plan.epilogue.is_empty else [(f".{EPILOGUE}", [EPILOGUE])]
         shared_ = [(shared(file), names) for file, names in taken.items() if names]
@@ -67,12 +67,27 @@ class ScheduleText:
         used = {
             "aligned": text.aligns,
             "finishes": text.splits,
+            "load_once": row.memory_bound,
             "span": not row.specialized and offsets,
             "span_in": row.specialized and offsets,
             "split_range": text.splits,
             "sum_splits": text.splits,
             "swizzle": not row.memory_bound,
             "tma_store": row.specialized and text.described("results"),
+        }
+        return [name for name, needed in used.items() if needed]
+
+    @property
+    def _pipeline_functions(self) -> list[str]:
+        text = self.kernel
+        if not isinstance(text, SpecializedText):
+            return []
+        used = {
+            "buffers": text.shared,
+            "multiply": True,
+            "ring": text.matrices,
+            "specialize": True,
+            "tiles_of": True,
         }
         return [name for name, needed in used.items() if needed]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemmgen.render.consumer_text import ConsumerText, along_k
-from gemmgen.render.names import grouped, packed
+from gemmgen.render.names import grouped, line, packed
 
-_LOADS, _OPERANDS, _SUMS = "loads", "operands", "sums"
+_OPERANDS, _SUMS = "operands", "sums"
 """What the kernel calls that which it passes to the producer, and to consumers."""
 
 
@@ -30,23 +30,13 @@ class Role:
     def signature(self) -> str:
         """Its function's parameters."""
         constants = [f"{name}: tl.constexpr" for name in self.constants]
-        return grouped([self.names, constants])
+        passed = [*self.names, "loads", "M, N, K"]
+        return grouped([passed, constants])
 
 
 @dataclass(frozen=True)
 class SpecializedText(ConsumerText):
     """The fragments of a warp-specialised kernel."""
-
-    @property
-    def producer(self) -> Role:
-        """What the producer takes for A and B."""
-        tensors = [self.plan.a.name, self.plan.b.name]
-        names = [
-            *(f"{name}_desc" for name in tensors),
-            *(f"{name}_smem" for name in tensors),
-            *("full", "empty", "M", "N", "K"),
-        ]
-        return Role(_LOADS, names)
 
     @property
     def operands(self) -> Role:
@@ -66,11 +56,8 @@ class SpecializedText(ConsumerText):
         names = [
             *(one.parameter.partition(":")[0] for one in others),
             *(one.name + stored for one in self.plan.results),
-            *(f"{one.name}_smem" for one in (self.plan.a, self.plan.b)),
             *(f"{name}_smem" for name in self._own_buffers),
-            *("full", "empty", "order"),
             *self.operand_barriers,
-            *("M", "N", "K"),
             *self.strides,
         ]
         return Role(_SUMS, names, (*self.schedule.constants, "CONSUMER"))
@@ -78,20 +65,21 @@ class SpecializedText(ConsumerText):
     @property
     def roles(self) -> list[Role]:
         """What the kernel names to pass it on."""
-        return [self.producer, *[self.operands] * bool(self.matrices), self.consumer]
+        return [*[self.operands] * bool(self.matrices), self.consumer]
 
     @property
-    def passed(self) -> list[str]:
-        """What the roles are passed: consumers, producer, the same for operands."""
-        return [_SUMS, _LOADS, _OPERANDS if self.matrices else "()"]
-
-    @property
-    def inputs_along_k(self) -> list[str]:
-        """How A and B lie."""
-        return [
+    def arguments_of_specialize(self) -> str:
+        """What the roles are passed, constants, how A and B lie."""
+        inputs = [f"{one.name}_desc" for one in (self.plan.a, self.plan.b)]
+        operands = _OPERANDS if self.matrices else "()"
+        passed = ["consume", _SUMS, *inputs, operands, "M", "N", "K"]
+        how = [
             f"A_K_MAJOR={along_k(self.plan.a)}",
             f"B_K_MAJOR={along_k(self.plan.b)}",
+            *["SWAP_AB=False"] * (not self.swap_ab),
         ]
+        groups = passed, [*self.schedule.constants], how
+        return "\n".join(line(group, 8) for group in groups)
 
     @property
     def _own_buffers(self) -> list[str]:
@@ -101,14 +89,15 @@ class SpecializedText(ConsumerText):
     @property
     def shared(self) -> list[str]:
         """The statements that allocate shared memory, and make barriers ready."""
-        counts = {one.name: "STAGES" for one in (self.plan.a, self.plan.b)}
-        counts[self.left.name] = "STAGES * NUM_WGS"
-        counts |= dict.fromkeys(self._own_buffers, "CONSUMERS")
+        if not self._own_buffers:
+            return []
         operands = ["operand_full, operand_empty = ring(CONSUMERS, 1)"]
         return [
-            *(f"{name}_smem = buffers({name}_desc, {n})" for name, n in counts.items()),
-            "full, empty = ring(STAGES, NUM_WGS)",
-            "order = bars(CONSUMERS, NUM_WGS == 1)",
+            "CONSUMERS: tl.constexpr = NUM_WGS + (NUM_WGS == 1)",
+            *(
+                f"{name}_smem = buffers({name}_desc, CONSUMERS)"
+                for name in self._own_buffers
+            ),
             *operands * bool(self.matrices),
         ]
 

@@ -33,12 +33,12 @@ def swizzle(
 
 
 @triton.jit
-def aligned(size, ALIGN: tl.constexpr):
-    """The same size or stride, a multiple of ALIGN, so that the compiler sees it.
+def aligned(length, stride, ALIGN: tl.constexpr):
+    """How long a matrix's rows are and how far apart, which the same ALIGN divides.
 
-    Loads along rows are then as wide.
+    So that the compiler sees it: loads along rows are then as wide.
     """
-    return size // ALIGN * ALIGN
+    return length // ALIGN * ALIGN, stride // ALIGN * ALIGN
 
 
 @triton.jit
@@ -53,6 +53,12 @@ def span_in(first, SIDE: gl.constexpr, size, LAYOUT: gl.constexpr):
     """Offsets of a tile's part along an axis, and whether each is within its size."""
     offs = (first + gl.arange(0, SIDE, layout=LAYOUT)).to(gl.int64)
     return offs, offs < size
+
+
+@triton.jit
+def load_once(ptrs, mask):
+    """What no other program loads: L2 keeps other things. 0 where the mask is not."""
+    return tl.load(ptrs, mask=mask, other=0.0, eviction_policy="evict_first")
 
 
 @triton.jit
@@ -77,12 +83,16 @@ def finishes(acc, partials_ptr, counters_ptr, SPLIT_K):
 
 
 @triton.jit
-def sum_splits(acc, partials_ptr, counters_ptr, SPLIT_K, STAGES: tl.constexpr):
+def sum_splits(
+    acc, partials_ptr, counters_ptr, SPLIT_K, PIPELINED: tl.constexpr = False
+):
     """The sums of a tile's splits, added in their order, whoever came last.
 
-    STAGES - 1 of them are on their way meanwhile. `acc` has the tile's shape.
+    PIPELINED, the next ones are on their way meanwhile: two, for which shared memory
+    has room, or one of a large tile. `acc` has the tile's shape.
     """
     SIZE: tl.constexpr = acc.numel
+    STAGES: tl.constexpr = 3 - (SIZE > 16384) if PIPELINED else 1
     tl.store(counters_ptr + tl.program_id(0), 0)  # as the next launch wants it
     partials_ptr += tl.program_id(0).to(tl.int64) * SPLIT_K * SIZE
     total = tl.zeros((SIZE,), dtype=acc.dtype)

@@ -80,16 +80,8 @@ class Launch:
 
     def of_rows(self, M: int) -> "Launch":
         """Return the same of other tensors, which are left out, of M rows."""
-        return Launch(
-            self.kernel,
-            self.tile,
-            self.device,
-            (M, *self.sizes[1:]),
-            self.grid,
-            (),
-            self.values,
-            self.splits,
-        )
+        what, sizes = (self.kernel, self.tile, self.device), (M, *self.sizes[1:])
+        return Launch(*what, sizes, self.grid, (), self.values, self.splits)
 
     @property
     def in_gluon(self) -> bool:

@@ -2,8 +2,9 @@
 
 The producer loads K blocks into the stages of the ring, consumers of four warps each
 multiply them. A stage has two barriers: the producer's loads fill one (full), consumers
-arrive at the other (empty) when they have read it. Consumers share a tile, or two take
-turns with a tile each (ping-pong), for which each has a barrier (order).
+arrive at the other (empty) when they have read it. NUM_WGS consumers share a tile;
+where that is one, two have a tile each (ping-pong), and one multiplies while the other
+runs its epilogue, for which each has a barrier (order).
 """
 
 import triton.language as tl
@@ -120,13 +121,13 @@ def load_operands(
 
 @gluon.jit
 def produce(
-    loads, operands,
+    inputs, operands,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr, STAGES: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr,
 ):  # fmt: skip
     """Load the K blocks of every tile of this program, each when its stage is empty."""
-    a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K = loads
+    a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K = inputs
     PARTS_M: gl.constexpr = BLOCK_M // a_desc.block_shape[1 - A_K_MAJOR]
     PARTS_N: gl.constexpr = BLOCK_N // b_desc.block_shape[1 - B_K_MAJOR]
     BITS: gl.constexpr = (BLOCK_M + BLOCK_N) * BLOCK_K * a_desc.dtype.primitive_bitwidth
@@ -160,39 +161,47 @@ def side(block, ROWS_FIRST: gl.constexpr, LAYOUT: gl.constexpr = None):
 
 
 @gluon.jit
+def no_sum(ROWS: gl.constexpr, COLUMNS: gl.constexpr, dtype: gl.constexpr):
+    """What products of such elements are added to, where wgmma leaves their sum."""
+    DEPTH: gl.constexpr = 256 // dtype.primitive_bitwidth  # of K, at a time
+    SUM: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, DEPTH])
+    return gl.zeros((ROWS, COLUMNS), gl.float32, SUM)
+
+
+@gluon.jit
 def multiply(
-    acc, left_smem, right_smem, full, empty, order, K, k_iter, wave,
+    loads, K, k_iter, wave, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     CONSUMER: gl.constexpr, LEFT_K_MAJOR: gl.constexpr, RIGHT_K_MAJOR: gl.constexpr,
-    LEFT_LAYOUT: gl.constexpr = None,
+    LEFT_IN_REGISTERS: gl.constexpr = False,
 ):  # fmt: skip
     """Sum the K blocks of a consumer's tile, and hand each stage back to the producer.
 
     `k_iter` counts K blocks, those that the other consumer takes too, `wave` tiles.
-    The left side comes from registers if it has a LEFT_LAYOUT.
     """
+    left_smem, right_smem, full, empty, order = loads
     PINGPONG: gl.constexpr = NUM_WGS == 1
     WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
+    acc = no_sum(ROWS, COLUMNS, right_smem.dtype)
+    OPERAND: gl.constexpr = gl.DotOperandLayout(0, acc.type.layout, 1)
+    LAYOUT: gl.constexpr = OPERAND if LEFT_IN_REGISTERS else None
     k_blocks = tl.cdiv(K, BLOCK_K)
     if PINGPONG:
         mbarrier.wait(order.index(CONSUMER), (wave & 1) ^ (1 - CONSUMER))
     for k in range(k_blocks):
         stage = k_iter % STAGES
         mbarrier.wait(full.index(stage), (k_iter // STAGES) & 1)
-        block = left_smem.index(stage * NUM_WGS + WG)
-        left = side(block, LEFT_K_MAJOR, LEFT_LAYOUT)
+        left = side(left_smem.index(stage * NUM_WGS + WG), LEFT_K_MAJOR, LAYOUT)
         right = side(right_smem.index(stage), not RIGHT_K_MAJOR)
         acc = hopper.warpgroup_mma(left, right, acc, is_async=True, use_acc=k > 0)
-        if LEFT_LAYOUT is None:
-            acc = hopper.warpgroup_mma_wait(1, deps=[acc])
-            # The block before this one has been read.
-            mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES), pred=k > 0)
-        else:
-            # The next block is loaded into the same registers.
+        if LEFT_IN_REGISTERS:  # into which the next block is loaded
             acc = hopper.warpgroup_mma_wait(0, deps=[acc])
             mbarrier.arrive(empty.index(stage))
+        else:  # the block before this one has been read
+            acc = hopper.warpgroup_mma_wait(1, deps=[acc])
+            mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES), pred=k > 0)
         k_iter += 1
-    if LEFT_LAYOUT is None:
+    if not LEFT_IN_REGISTERS:
         acc = hopper.warpgroup_mma_wait(0, deps=[acc])
         mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES))
     if PINGPONG:
@@ -203,46 +212,77 @@ def multiply(
 
 @gluon.jit
 def run_consumer(
-    consume: gl.constexpr, sums,
+    consume: gl.constexpr, sums, loads, M, N, K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     CONSUMER: gl.constexpr,
 ):  # fmt: skip
     """Call the kernel's own: no parameter may stand in a list of roles."""
-    consume(*sums, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS, CONSUMER)
+    consume(
+        *sums, loads, M, N, K,
+        BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS, CONSUMER,
+    )  # fmt: skip
+
+
+@gluon.jit
+def rings_of(
+    a_desc, b_desc, M, N, K,
+    STAGES: gl.constexpr, NUM_WGS: gl.constexpr, SWAP_AB: gl.constexpr,
+):  # fmt: skip
+    """What the producer and what consumers take for the K blocks of A and B.
+
+    Consumers share the blocks of one side and have slices of the other, the left of
+    their products: that is B if they compute the transpose.
+    """
+    a_smem = buffers(a_desc, STAGES * (1 if SWAP_AB else NUM_WGS))
+    b_smem = buffers(b_desc, STAGES * (NUM_WGS if SWAP_AB else 1))
+    full, empty = ring(STAGES, NUM_WGS)
+    CONSUMERS: gl.constexpr = NUM_WGS + (NUM_WGS == 1)
+    order = bars(CONSUMERS, NUM_WGS == 1)
+    inputs = (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K)
+    if SWAP_AB:
+        return inputs, (b_smem, a_smem, full, empty, order)
+    else:
+        return inputs, (a_smem, b_smem, full, empty, order)
 
 
 @gluon.jit
 def specialize(
-    consume: gl.constexpr, sums, loads, operands,
+    consume: gl.constexpr, sums, a_desc, b_desc, operands, M, N, K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
-    A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr,
+    A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr = True,
 ):  # fmt: skip
     """Run the consumers and the producer beside each other, in warps of their own.
 
     After the roles: warps of each but the first, which has the kernel's own four, and
     registers of their threads.
     """
+    inputs, loads = rings_of(a_desc, b_desc, M, N, K, STAGES, NUM_WGS, SWAP_AB)
     if NUM_WGS == 3:
         gl.warp_specialize([
             (run_consumer, (
-                consume, sums, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS, 0)),
+                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
+                STAGES, NUM_WGS, 0)),
             (run_consumer, (
-                consume, sums, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS, 1)),
+                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
+                STAGES, NUM_WGS, 1)),
             (run_consumer, (
-                consume, sums, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS, 2)),
+                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
+                STAGES, NUM_WGS, 2)),
             (produce, (
-                loads, operands, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES,
+                inputs, operands, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES,
                 A_K_MAJOR, B_K_MAJOR)),
         ], [4, 4, 4], [160, 160, 24])  # fmt: skip
     else:
         gl.warp_specialize([
             (run_consumer, (
-                consume, sums, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS, 0)),
+                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
+                STAGES, NUM_WGS, 0)),
             (run_consumer, (
-                consume, sums, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS, 1)),
+                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
+                STAGES, NUM_WGS, 1)),
             (produce, (
-                loads, operands, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES,
+                inputs, operands, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES,
                 A_K_MAJOR, B_K_MAJOR)),
         ], [4, 4], [240, 24])  # fmt: skip

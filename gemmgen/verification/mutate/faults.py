@@ -12,6 +12,8 @@ from gemmgen.verification.mutate.extent_faults import extent_families
 from gemmgen.verification.mutate.launcher_faults import launcher_families
 from gemmgen.verification.mutate.pipeline_faults import pipeline_families
 
+_MASKED = ("tl.load", "load_once", "tl.store")
+
 
 def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     """Every kind of fault, with the edit that makes it."""
@@ -47,7 +49,7 @@ def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
 
 def _mask_term(side: str) -> Edit:
     def edit(node: ast.AST) -> ast.AST | None:
-        call = call_of(node, "tl.load", "tl.store")
+        call = call_of(node, *_MASKED)
         mask = keyword(call, "mask") if call else None
         if call is None or mask is None or not isinstance(mask.value, ast.BinOp):
             return None
@@ -58,9 +60,11 @@ def _mask_term(side: str) -> Edit:
 
 
 def _without_mask(node: ast.AST) -> ast.AST | None:
-    call = call_of(node, "tl.load", "tl.store")
+    call = call_of(node, *_MASKED)
     if call is None or not keyword(call, "mask"):
         return None
+    if ast.unparse(call.func) == "load_once":
+        return with_keyword(call, "mask", ast.Constant(True))
     return with_keyword(with_keyword(call, "mask", None), "other", None)
 
 
@@ -134,6 +138,9 @@ def _others_one(node: ast.AST) -> ast.AST | None:
     for part in ast.walk(new):
         if isinstance(part, ast.keyword) and part.arg == "other":
             part.value = ast.Constant(1.0)
+        if (call := call_of(part, "load_once")) is not None:
+            call.func = expression("tl.load")
+            call.keywords.append(ast.keyword("other", ast.Constant(1.0)))
     return new
 
 
