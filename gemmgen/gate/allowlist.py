@@ -39,9 +39,13 @@ _SHARED = {
     "launch_cache": {"launch_cache"},
     "device": {
         "aligned", "finishes", "load_once", "span", "span_in", "split_range",
-        "sum_splits", "swizzle", "tma_store",
+        "sum_splits", "swizzle",
     },
-    "pipeline": {"buffers", "multiply", "ring", "specialize", "tiles_of"},
+    "blocks": {
+        "boxes_of", "buffers", "cut", "part_buffers", "ring", "store_buffers",
+        "store_piece",
+    },
+    "pipeline": {"multiply", "parts_of", "specialize", "tiles_of"},
     "functions": {op.name for op in OPS.values() if not op.in_place},
     "support": {"rows"},
     "tile": {"ANY", "FILL", "FULL", "Rates", "Tile"},
@@ -56,7 +60,7 @@ _IMPORTS_FROM[1, "epilogue"] = {("epilogue", None)}
 _RATES = tuple(map(str.upper, TARGETS))
 """What tables call the rates of a target."""
 _OF_SHARED |= {"Tensor", "TILES", "epilogue", *_RATES}
-_BUILTINS = {"float", "min", "range", "tuple"}
+_BUILTINS = {"float", "len", "min", "range", "tuple"}
 _ATTRIBUTES = {
     "torch": {"float16", "bfloat16", "float32", "float64"},
     "triton": {"Config", "autotune", "jit"},
@@ -68,14 +72,14 @@ _ATTRIBUTES = {
         *(op.triton[3:] for op in OPS.values() if op.in_place),
     },
     "gluon": {"jit"},
-    "gl": {"DotOperandLayout", "NVMMADistributedLayout", "SliceLayout", "zeros"},
+    "gl": {"SliceLayout", "static_range"},
     "hopper": {"fence_async_shared"},
     "mbarrier": {"arrive", "wait"},
     "tma": {"store_wait"},
 }  # fmt: skip
 _OF_VALUES = {
     "ALL", "T", "device", "index", "layout", "load", "number", "output", "outputs",
-    "permute", "run", "store", "tensor", "to", "type", "unsqueeze",
+    "run", "shape", "store", "tensor", "to", "type", "unsqueeze",
 }  # fmt: skip
 
 NAMES_OF_MODULES = frozenset(_BUILTINS | set(_ATTRIBUTES) | _OF_SHARED)

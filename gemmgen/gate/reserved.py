@@ -11,8 +11,8 @@ IN_MODULES = NAMES_OF_MODULES | {"consume"}
 _IN_LAUNCHERS = ("batch", "out", "schedules", "sizes", "tile")
 _IN_KERNELS = (
     *("acc", "first_m", "first_n", "k", "k_begin"),
-    *("k_end", "k_iter", "layout", "loads", "operand_empty"),
-    *("operand_full", "operands", "products", "start", "step", "sums"),
+    *("k_end", "k_iter", "loads", "operand_empty"),
+    *("operand_full", "operands", "part", "parts", "products", "start", "step", "sums"),
     *("tile_m", "tile_n", "tiles", "wave"),
 )
 OF_TRITON = (
@@ -29,7 +29,7 @@ OF_TRITON = (
 """What Triton passes to a kernel beside its parameters, or binds when it reads them."""
 _NAMES = frozenset((*IN_MODULES, *_IN_LAUNCHERS, *_IN_KERNELS, *OF_TRITON))
 _PREFIXES = ("mask_", "offs_", "stride_")
-_SUFFIXES = ("_desc", "_offs", "_ptr", "_rows", "_smem")
+_SUFFIXES = ("_boxes", "_desc", "_offs", "_part", "_ptr", "_rows", "_smem")
 
 
 def is_reserved(name: str) -> bool:

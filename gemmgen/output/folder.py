@@ -24,6 +24,7 @@ SHARED = tuple(
         "tile",
         "support",
         "device",
+        "blocks",
         "pipeline",
         "functions",
         "table",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gemmgen.problem.tensors import Operand, buffers
 from gemmgen.render.kernel_text import KernelText
 from gemmgen.render.names import line
-from gemmgen.schedules import from_registers, transposes
+from gemmgen.schedules import composes, from_registers, transposes
 from gemmgen.tables.layouts import Matrix
 
 
@@ -22,6 +22,12 @@ class ConsumerText(KernelText):
         """Whether the consumers compute the transpose, B's columns as its rows."""
         plan = self.plan
         return transposes(self.schedule.name, plan.product.kind, plan.layout)
+
+    @property
+    def composes(self) -> bool:
+        """Whether the right side may be the sum of several powers of two."""
+        plan = self.plan
+        return composes(self.schedule.name, plan.product.kind, plan.layout)
 
     @property
     def lhs_in_registers(self) -> bool:
@@ -77,8 +83,11 @@ class ConsumerText(KernelText):
         return buffers(self.plan.operands, stored)
 
     def buffer_of(self, name: str) -> str:
-        """The buffer that holds a consumer's slice of an operand or result."""
-        return f"{self.buffers[name] or name}_smem.index(CONSUMER)"
+        """The buffer that holds a part of a consumer's operand or result."""
+        other = self.buffers[name]
+        if other or any(one.name == name for one in self.matrices):
+            return f"{other or name}_smem[part].index(CONSUMER)"
+        return f"cut({name}_smem.index(CONSUMER), 0, acc.shape[0])"
 
     @property
     def shares(self) -> bool:
@@ -93,14 +102,15 @@ class ConsumerText(KernelText):
 
     @property
     def corner(self) -> list[str]:
-        """The statements that name it, and the layout of what is computed."""
-        lines = [
+        """The statements that name it."""
+        return [
             f"first_{axis} = {first}" for axis, first in self.corner_of("WG").items()
         ]
-        lines += ["acc = acc.permute((1, 0))"] * self.swap_ab
-        if self.matrices or self._pointer_axes:
-            lines.append("layout: tl.constexpr = acc.type.layout")
-        return lines
+
+    @property
+    def parts(self) -> str:
+        """A tile's sums as results are stored: of so many rows at a time."""
+        return "parts_of(sums)" if self.swap_ab else "sums"
 
     @property
     def sides_of_multiply(self) -> list[str]:
@@ -131,23 +141,23 @@ class ConsumerText(KernelText):
     def loads_of_operands(self) -> list[str]:
         """The statements that bring the epilogue's operands into registers."""
         lines = []
-        for axis in self._pointer_axes:
-            # A row of the tile lies along axis 1 of the layout, and the other way.
-            along = f"gl.SliceLayout({1 - 'mn'.index(axis)}, layout)"
-            lines.append(
-                f"offs_{axis}, mask_{axis} = span_in(first_{axis}, "
-                f"{self.sides[axis]}, {axis.upper()}, {along})"
-            )
+        for number, axis in enumerate("mn"):
+            if axis in self._pointer_axes:
+                # A row of the part lies along axis 1 of the layout, and the other way.
+                along = f"gl.SliceLayout({1 - number}, acc.type.layout)"
+                lines.append(
+                    f"offs_{axis}, mask_{axis} = span_in(first_{axis}, "
+                    f"acc.shape[{number}], {axis.upper()}, {along})"
+                )
         vectors = [tensor for tensor in self.plan.tensors if not tensor.is_matrix]
         lines += [line for tensor in vectors for line in tensor.loads]
-        if self.matrices:
-            lines.append("mbarrier.wait(operand_full.index(CONSUMER), wave & 1)")
-            lines += [
-                f"{one.name} = {self.buffer_of(one.name)}.load(layout){one.cast}"
-                for one in self.matrices
-            ]
-            if not self.shares:
-                lines.append("mbarrier.arrive(operand_empty.index(CONSUMER))")
+        if self.matrices:  # all parts of them come together
+            lines.append("if part == 0:")
+            lines.append("    mbarrier.wait(operand_full.index(CONSUMER), wave & 1)")
+        lines += [
+            f"{one.name} = {self.buffer_of(one.name)}.load(acc.type.layout){one.cast}"
+            for one in self.matrices
+        ]
         return lines
 
     @property
@@ -159,24 +169,34 @@ class ConsumerText(KernelText):
 
     @property
     def stores(self) -> list[str]:
-        """The statements that store the results, and give the buffers back."""
+        """The statements that store a part of the results."""
         results = self.plan.results
         if not self.described("results"):
             return self.stores_by_pointers
-        tiles = [(one, self.buffer_of(one.name)) for one in results]
-        lines = [
-            *([] if self.shares else ["tma.store_wait(0)"]),
-            *(f"{tile}.store({self.stored(one)})" for one, tile in tiles),
+        parts = [(one, f"{one.name}_part") for one in results]
+        own = [one for one in results if not self.buffers[one.name]]
+        return [
+            *["tma.store_wait(0)"] * bool(own),
+            *(f"{part} = {self.buffer_of(one.name)}" for one, part in parts),
+            *(f"{part}.store({self.stored(one)})" for one, part in parts),
             "hopper.fence_async_shared()",
             *(
-                f"tma_store({one.name}_desc, [first_m, first_n], {tile})"
-                for one, tile in tiles
+                f"store_piece({one.name}_boxes, {part}, first_m, first_n)"
+                for one, part in parts
             ),
         ]
-        if self.shares:
-            freed = "mbarrier.arrive(operand_empty.index(CONSUMER))"
-            lines += ["tma.store_wait(0)", freed]
-        return lines
+
+    @property
+    def next_part(self) -> list[str]:
+        """What makes the next part begin below this one; a tile's columns have one."""
+        return ["first_m += acc.shape[0]"] * self.swap_ab
+
+    @property
+    def freed(self) -> list[str]:
+        """What gives the operands' buffers back."""
+        waits = ["tma.store_wait(0)"] * self.shares
+        arrives = ["mbarrier.arrive(operand_empty.index(CONSUMER))"]
+        return [*waits, *arrives] if self.matrices else []
 
     @property
     def last_stores(self) -> list[str]:

@@ -3,6 +3,7 @@
 Every choice between two spellings is made here, so that a template has none.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from gemmgen.problem.tensors import Result
@@ -13,6 +14,7 @@ from gemmgen.schedules.parts.schedule import Schedule
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
+from gemmgen.tables.layouts import Matrix
 
 BLOCKS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
 
@@ -56,13 +58,12 @@ class KernelText:
     @property
     def signature(self) -> str:
         """The kernel's parameters: tensors and numbers, sizes, strides, constants."""
-        plan, inputs = self.plan, "_desc" if self.described("inputs") else "_ptr"
-        results = "_desc" if self.described("results") else "_ptr"
-        splits = self.splits
+        plan, splits = self.plan, self.splits
+        inputs, results = self.described("inputs"), self.described("results")
         tensors = [
-            *(one.name + inputs for one in (plan.a, plan.b)),
+            *self._passed((plan.a, plan.b), inputs),
             *self.operand_parameters,
-            *(one.name + results for one in plan.results),
+            *self._passed(plan.results, results),
             *(("partials_ptr", "counters_ptr") if splits else ()),
         ]
         sizes = ["M, N, K" + ", SPLIT_K" * splits]
@@ -74,13 +75,32 @@ class KernelText:
         constants = [f"{one}: tl.constexpr" for one in self.schedule.constants]
         return grouped([tensors, sizes + strides, types + constants])
 
+    def _passed(self, tensors: Iterable[Matrix | Result], described: bool) -> list[str]:
+        """The parameters of A and B, or of results."""
+        return [
+            parameter
+            for one in tensors
+            for parameter in (
+                self.descriptors(one.name) if described else [f"{one.name}_ptr"]
+            )
+        ]
+
+    def descriptors(self, name: str) -> list[str]:
+        """The parameters by which a tensor comes that has descriptors."""
+        return [f"{name}_desc"]
+
     @property
     def operand_parameters(self) -> list[str]:
         """The parameters of the epilogue's operands."""
         described = self.described("operands")
         return [
-            f"{one.name}_desc" if one.is_matrix and described else one.parameter
+            parameter
             for one in self.plan.operands
+            for parameter in (
+                self.descriptors(one.name)
+                if one.is_matrix and described
+                else [one.parameter]
+            )
         ]
 
     @property

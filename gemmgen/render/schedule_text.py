@@ -3,6 +3,8 @@
 Every choice between two spellings is made here, so that a template has none.
 """
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemmgen.render.kernel_text import KernelText
@@ -16,8 +18,15 @@ import triton.language as tl
 """
 _GLUON = """import triton.language as tl
 from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 """
-_LAYOUTS = "from triton.experimental.gluon import language as gl\n"
+_BLOCKS = (
+    *("boxes_of", "buffers", "cut", "part_buffers", "ring", "store_buffers"),
+    "store_piece",
+)
+_PIPELINE = ("multiply", "parts_of", "specialize", "tiles_of")
+_ALWAYS = ("multiply()", "specialize()", "tiles_of()")
+"""What every specialized kernel calls."""
 _HOPPER = "from triton.experimental.gluon.language.nvidia"
 
 
@@ -44,8 +53,7 @@ class ScheduleText:
         stores = text.described("results")
         passes = any(one.is_matrix for one in self.plan.operands)
         used = ["mbarrier"] * passes + ["tma"] * stores
-        lines = [_LAYOUTS] * ("gl." in self._addressed)
-        lines += [f"{_HOPPER} import hopper\n"] * stores
+        lines = [f"{_HOPPER} import hopper\n"] * stores
         lines += [f"{_HOPPER}.hopper import {', '.join(used)}\n"] * bool(used)
         return _GLUON + "".join(lines)
 
@@ -53,8 +61,9 @@ class ScheduleText:
     def imports(self) -> list[tuple[str, list[str]]]:
         """What the file takes from what launchers share: whence, the names."""
         taken = {
+            "blocks": self._called(_BLOCKS),
             "device": self._device_functions,
-            "pipeline": self._pipeline_functions,
+            "pipeline": self._called(_PIPELINE),
         }
         beside = [] if self.plan.epilogue.is_empty else [(f".{EPILOGUE}", [EPILOGUE])]
         shared_ = [(shared(file), names) for file, names in taken.items() if names]
@@ -73,23 +82,16 @@ class ScheduleText:
             "split_range": text.splits,
             "sum_splits": text.splits,
             "swizzle": not row.memory_bound,
-            "tma_store": row.specialized and text.described("results"),
         }
         return [name for name, needed in used.items() if needed]
 
-    @property
-    def _pipeline_functions(self) -> list[str]:
+    def _called(self, functions: Sequence[str]) -> list[str]:
+        """Those of the functions that a specialized kernel calls."""
         text = self.kernel
         if not isinstance(text, SpecializedText):
             return []
-        used = {
-            "buffers": text.shared,
-            "multiply": True,
-            "ring": text.matrices,
-            "specialize": True,
-            "tiles_of": True,
-        }
-        return [name for name, needed in used.items() if needed]
+        calls = "\n".join([*_ALWAYS, *text.shared, *text.stores, text.parts])
+        return [name for name in functions if re.search(rf"\b{name}\(", calls)]
 
     @property
     def _addressed(self) -> str:

@@ -41,21 +41,24 @@ class SpecializedText(ConsumerText):
     @property
     def operands(self) -> Role:
         """What it takes for operands [m, n], nothing if there are none."""
-        kinds = ("desc", "smem") if self.matrices else ()
-        names = [
-            f"({''.join(f'{one.name}_{kind}, ' for one in self.matrices).strip()})"
-            for kind in kinds
+        names = [one.name for one in self.matrices]
+        pairs = [
+            f"({''.join(f'{self.moved_by(name)}, ' for name in names).strip()})",
+            f"({''.join(f'{name}_smem, ' for name in names).strip()})",
         ]
-        return Role(_OPERANDS, [*names, *self.operand_barriers])
+        return Role(_OPERANDS, [*pairs, *self.operand_barriers])
 
     @property
     def consumer(self) -> Role:
         """What each consumer takes, beside its number."""
         others = [one for one in self.plan.operands if not one.is_matrix]
-        stored = "_desc" if self.described("results") else "_ptr"
+        described = self.described("results")
         names = [
             *(one.parameter.partition(":")[0] for one in others),
-            *(one.name + stored for one in self.plan.results),
+            *(
+                self.moved_by(one.name) if described else f"{one.name}_ptr"
+                for one in self.plan.results
+            ),
             *(f"{name}_smem" for name in self._own_buffers),
             *self.operand_barriers,
             *self.strides,
@@ -70,7 +73,7 @@ class SpecializedText(ConsumerText):
     @property
     def arguments_of_specialize(self) -> str:
         """What the roles are passed, constants, how A and B lie."""
-        inputs = [f"{one.name}_desc" for one in (self.plan.a, self.plan.b)]
+        inputs = [self.moved_by(one.name) for one in (self.plan.a, self.plan.b)]
         operands = _OPERANDS if self.matrices else "()"
         passed = ["consume", _SUMS, *inputs, operands, "M", "N", "K"]
         how = [
@@ -89,17 +92,46 @@ class SpecializedText(ConsumerText):
     @property
     def shared(self) -> list[str]:
         """The statements that allocate shared memory, and make barriers ready."""
-        if not self._own_buffers:
-            return []
-        operands = ["operand_full, operand_empty = ring(CONSUMERS, 1)"]
-        return [
-            "CONSUMERS: tl.constexpr = NUM_WGS + (NUM_WGS == 1)",
-            *(
-                f"{name}_smem = buffers({name}_desc, CONSUMERS)"
-                for name in self._own_buffers
-            ),
-            *operands * bool(self.matrices),
+        matrices = [one.name for one in self.matrices]
+        own = [name for name in self._own_buffers if name not in matrices]
+        lines = [
+            f"{name}_boxes = boxes_of({name}_desc, {name}_rest_desc)"
+            for name in self.composed
         ]
+        if self._own_buffers:
+            lines.append("CONSUMERS: tl.constexpr = NUM_WGS + (NUM_WGS == 1)")
+        lines += [f"{name}_smem = {self._parts(name)}" for name in matrices]
+        lines += [
+            f"{name}_smem = store_buffers({name}_desc, CONSUMERS, BLOCK_M)"
+            for name in own
+        ]
+        operands = ["operand_full, operand_empty = ring(CONSUMERS, 1)"]
+        return lines + operands * bool(matrices)
+
+    def _parts(self, name: str) -> str:
+        """The buffers of an operand [m, n], one for each part of a tile's rows."""
+        if not self.swap_ab:
+            return f"(buffers({name}_desc, CONSUMERS),)"
+        return f"part_buffers({self.moved_by(name)}, CONSUMERS, BLOCK_M)"
+
+    @property
+    def composed(self) -> list[str]:
+        """The tensors that have a second descriptor, for what is left of a side."""
+        if not self.composes:
+            return []
+        stored = self.plan.results if self.described("results") else ()
+        return [self.right.name, *(one.name for one in (*self.matrices, *stored))]
+
+    def descriptors(self, name: str) -> list[str]:
+        """The parameters by which a tensor comes that has descriptors."""
+        rest = [f"{name}_rest_desc"] * (name in self.composed)
+        return [f"{name}_desc", *rest]
+
+    def moved_by(self, name: str) -> str:
+        """What the pieces of a tensor are moved by."""
+        if name == self.left.name:
+            return f"{name}_desc"
+        return f"{name}_boxes" if name in self.composed else f"({name}_desc,)"
 
     @property
     def operand_barriers(self) -> list[str]:

@@ -36,12 +36,10 @@ class Arguments:
             for at, tensor in enumerate(tensors)
             for dim, axis in enumerate(axes[tensor])
         }
-        side = {"m": "m", "n": "n", "k": "k"}
-        if "NUM_WGS" in names:
-            side[shared] = {"m": "rows", "n": "columns"}[shared]
         self.kernel, self.grid, self.to_tf32 = kernel, grid, to_tf32
+        self.shared = shared if "NUM_WGS" in names else ""
         self.blocks = [
-            (at, side[own[0]], side[own[1]])
+            (at, own, f"{tensor}_rest_desc" in names)
             for at, (tensor, own) in enumerate(axes.items())
             if f"{tensor}_desc" in names
         ]
@@ -69,9 +67,10 @@ class Arguments:
         else:
             values += [getattr(tile, name) for name in self.constants]
         tensors = list(given)
-        for at, rows, columns in self.blocks:
-            sides = getattr(tile, rows), getattr(tile, columns)
-            tensors[at] = Block(given[at], *sides, self.to_tf32 and at < 2)
+        for at, own, rest in self.blocks:
+            moved = tile.boxes(own, self.shared, at > 1) if tile else ()
+            missing = (None,) * (1 + rest - len(moved))
+            tensors[at] = Block(given[at], moved + missing, self.to_tf32 and at < 2)
         passed = tuple(tensors), tuple(values), self.splits
         return Launch(self.kernel, tile, device, sizes, grid, *passed)
 

@@ -29,20 +29,24 @@ def shared_layout(rows: int, columns: int, dtype: torch.dtype) -> NVMMASharedLay
 
 
 class Block(NamedTuple):
-    """A matrix that a kernel reads or writes in blocks, through a tensor descriptor.
+    """A matrix that a kernel reads or writes in boxes, through tensor descriptors.
 
-    With `to_tf32` its fp32 elements are rounded to tf32 as they are read, where the
-    tensor core would cut them.
+    The kernel has a parameter for each of the `boxes`, rows and columns; there is None
+    where this tile needs none. With `to_tf32` fp32 elements are rounded to tf32 as they
+    are read, where the tensor core would cut them.
     """
 
     matrix: torch.Tensor
-    rows: int
-    columns: int
+    boxes: tuple[tuple[int, int] | None, ...]
     to_tf32: bool = False
 
-    def descriptor(self, in_gluon: bool) -> Any:
-        """Return the descriptor that Triton passes to a kernel, in Gluon or not."""
-        shape = [self.rows, self.columns]
+    def descriptors(self, in_gluon: bool) -> list[Any]:
+        """Return the descriptors that Triton passes to a kernel, in Gluon or not."""
+        return [box and self.descriptor(box, in_gluon) for box in self.boxes]
+
+    def descriptor(self, box: tuple[int, int], in_gluon: bool) -> Any:
+        """Return that of one box."""
+        shape = list(box)
         rounding = {"round_f32_to_tf32": True} if self.to_tf32 and ROUNDS else {}
         if not in_gluon:
             return TensorDescriptor.from_tensor(self.matrix, shape, **rounding)
@@ -119,10 +123,10 @@ class Launch:
 
         The tensors' device is the current one.
         """
-        tensors = [
-            one.descriptor(self.in_gluon) if isinstance(one, Block) else one
-            for one in self.tensors
-        ]
+        tensors: list[Any] = []
+        for one in self.tensors:
+            block = isinstance(one, Block)
+            tensors += one.descriptors(self.in_gluon) if block else [one]
         scratch = self.workspace() if self.splits else ()
         arguments = (*tensors, *scratch, *self.scalars)
         if not ROUNDS and any(one.to_tf32 for one in self.described):
@@ -141,8 +145,9 @@ class Launch:
         if INTERPRETED:
             return
         compiled = self.kernel.warmup(*arguments, grid=self.programs, **self.options)
+        blocks = [block for block in self.described for box in block.boxes if box]
         notes = compiled.metadata.tensordesc_meta
-        for block, note in zip(self.described, notes, strict=True):
+        for block, note in zip(blocks, notes, strict=True):
             if block.to_tf32:
                 note["elem_type"] = TF32
 

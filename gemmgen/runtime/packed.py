@@ -4,7 +4,7 @@ The order of its arguments is Triton's own affair, so `replay` tries them first.
 """
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from triton.runtime import driver
@@ -76,12 +76,13 @@ def compiled(made: Any, described: bool) -> Compiled:
 
 
 class Likeness(NamedTuple):
-    """What the tensor map of a block is made from, but for the address.
+    """What the tensor maps of a block are made from, but for the address.
 
-    `fixed` are the driver's numbers of its swizzle, element and sides.
+    `fixed` are the driver's numbers of each: its swizzle, element and sides. There is
+    None where a kernel has a parameter that its tile does not need.
     """
 
-    fixed: tuple[Any, ...]
+    fixed: tuple[tuple[Any, ...] | None, ...]
     shape: Sequence[int]
     strides: tuple[int, ...]
 
@@ -94,17 +95,24 @@ def likenesses(launch: Launch, found: Compiled) -> list[Likeness | None]:
     """Return one for every tensor, None for those whose address will do."""
     notes = iter(found.notes)
     return [
-        likeness(one, next(notes)) if isinstance(one, Block) else None
+        likeness(one, notes) if isinstance(one, Block) else None
         for one in launch.tensors
     ]
 
 
-def likeness(block: Block, note: dict[str, Any]) -> Likeness:
-    """Return that of a block, of which Triton took a note as it compiled."""
+def likeness(block: Block, notes: Iterator[dict[str, Any]]) -> Likeness:
+    """Return that of a block, of whose boxes Triton took notes as it compiled."""
     _, elements = encoder()
-    element = elements[TF32 if block.to_tf32 else note["elem_type"]]
-    fixed = note["swizzle"], note["elem_size"], element, note["block_size"]
-    return Likeness(fixed, block.matrix.shape, block.matrix.stride())
+    fixed: list[tuple[Any, ...] | None] = []
+    for box in block.boxes:
+        note = next(notes) if box else None
+        if note:
+            element = elements[TF32 if block.to_tf32 else note["elem_type"]]
+            numbers = note["swizzle"], note["elem_size"], element, note["block_size"]
+            fixed.append(numbers)
+        else:
+            fixed.append(None)
+    return Likeness(tuple(fixed), block.matrix.shape, block.matrix.stride())
 
 
 def arguments(
@@ -117,15 +125,24 @@ def arguments(
 
 
 def encoded(
-    address: int, fixed: tuple[Any, ...], shape: Sequence[int], strides: tuple[int, ...]
+    address: int,
+    fixed: Sequence[tuple[Any, ...] | None],
+    shape: Sequence[int],
+    strides: tuple[int, ...],
 ) -> list[Any]:
-    """Return a tensor map for an address, followed by sizes and strides."""
+    """Return tensor maps for an address, each followed by sizes and strides."""
     fill, _ = encoder()
-    return [fill(address, *fixed, shape, strides, 0), *shape, *strides]
+    made: list[Any] = []
+    for numbers in fixed:
+        if numbers is None:
+            made.append(None)
+        else:
+            made += (fill(address, *numbers, shape, strides, 0), *shape, *strides)
+    return made
 
 
 class Maps(dict):
-    """By address, the tensor map of a block of one shape, made when missed."""
+    """By address, the tensor maps of a block of one shape, made when missed."""
 
     def __init__(self, like: Likeness) -> None:
         """Keep what is the same at every address."""
@@ -133,7 +150,7 @@ class Maps(dict):
         self.like = like
 
     def __missing__(self, address: int) -> list[Any]:
-        """Return the map, and keep it."""
+        """Return the maps, and keep them."""
         if len(self) >= MOST_MAPS:
             self.clear()
         self[address] = made = encoded(address, *self.like)

@@ -13,57 +13,20 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
-from .device import swizzle, tma_load
+from .blocks import (
+    bars,
+    buffers,
+    columns_of,
+    load_piece,
+    load_pieces,
+    piece_buffers,
+    pieces_of,
+    ring,
+)
+from .device import swizzle
+from .tile import MOST_STORED
 
-
-@gluon.jit
-def buffers(desc, COUNT: gl.constexpr):
-    """Shared memory for COUNT blocks of a descriptor."""
-    shape: gl.constexpr = [COUNT, desc.block_shape[0], desc.block_shape[1]]
-    return gl.allocate_shared_memory(desc.dtype, shape, desc.layout)
-
-
-@gluon.jit
-def memory_of_bars(COUNT: gl.constexpr):
-    """Shared memory for COUNT barriers."""
-    return gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
-
-
-@gluon.jit
-def bars(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
-    """COUNT barriers, whose phases end when so many have arrived.
-
-    With no arrivals nobody waits for them, and the compiler gives their memory to
-    others: what was made ready must not be overwritten (PTX ISA, mbarrier.init).
-    """
-    made = memory_of_bars(COUNT)
-    if ARRIVALS > 0:
-        for i in gl.static_range(COUNT):
-            mbarrier.init(made.index(i), count=ARRIVALS)
-    return made
-
-
-@gluon.jit
-def ring(COUNT: gl.constexpr, READERS: gl.constexpr):
-    """The barriers of COUNT buffers in turn: each full, each empty for all readers.
-
-    Made ready in pairs, since threads wait for each other between two of one kind.
-    """
-    full = memory_of_bars(COUNT)
-    empty = memory_of_bars(COUNT)
-    for i in gl.static_range(COUNT):
-        mbarrier.init(full.index(i), count=1)
-        mbarrier.init(empty.index(i), count=READERS)
-    return full, empty
-
-
-@gluon.constexpr_function
-def bytes_of(descs):
-    """Bytes of a block of each descriptor, together."""
-    return sum(
-        one.block_shape[0] * one.block_shape[1] * one.dtype.primitive_bitwidth // 8
-        for one in descs
-    )
+MOST_STORED = gl.constexpr(MOST_STORED)
 
 
 @gluon.jit
@@ -84,53 +47,56 @@ def tiles_of(
 
 
 @gluon.jit
-def load_block(
+def load_parts(
     desc, first, k, bar, smem, stage, PARTS: gl.constexpr, K_MAJOR: gl.constexpr
 ):
-    """Load a K block of A or B, in as many parts as consumers cut it into."""
-    SIDE: gl.constexpr = desc.block_shape[1 - K_MAJOR]
+    """Load a K block of the left side, a part for each consumer that shares it."""
+    AXIS: gl.constexpr = 1 - K_MAJOR
     for part in gl.static_range(PARTS):
-        at = first + part * SIDE
-        block = smem.index(stage * PARTS + part)
-        if K_MAJOR:
-            tma_load(desc, [at, k], bar, block)
-        else:
-            tma_load(desc, [k, at], bar, block)
+        at = first + part * desc.block_shape[AXIS]
+        load_piece((desc,), smem.index(stage * PARTS + part), at, k, bar, AXIS)
+
+
+@gluon.constexpr_function
+def bytes_of(descs):
+    """Bytes of an element of each of several tensors, together."""
+    return sum(boxes[0].dtype.primitive_bitwidth // 8 for boxes in descs)
 
 
 @gluon.jit
 def load_operands(
-    operands, first_m, first_n, turn, PARTS_M: gl.constexpr, PARTS_N: gl.constexpr
-):
+    operands, first_m, first_n, turn,
+    ROWS: gl.constexpr, COLUMNS: gl.constexpr, CONSUMERS: gl.constexpr,
+    SWAP_AB: gl.constexpr,
+):  # fmt: skip
     """Load each consumer's part of a tile's operands [m, n], when its room is empty."""
     descs, smems, operand_full, operand_empty = operands
-    ROWS: gl.constexpr = descs[0].block_shape[0]
-    COLUMNS: gl.constexpr = descs[0].block_shape[1]
-    PINGPONG: gl.constexpr = PARTS_M * PARTS_N == 1
-    for part in gl.static_range(PARTS_M * PARTS_N):
+    PINGPONG: gl.constexpr = CONSUMERS == 1
+    for part in gl.static_range(CONSUMERS):
         consumer = turn % (1 + PINGPONG) + part
         phase = (turn // (1 + PINGPONG)) & 1
         bar = operand_full.index(consumer)
         mbarrier.wait(operand_empty.index(consumer), phase ^ 1)
-        mbarrier.expect(bar, bytes_of(descs))
-        at_m = first_m + part % PARTS_M * ROWS
-        at_n = first_n + part % PARTS_N * COLUMNS
+        mbarrier.expect(bar, ROWS * COLUMNS * bytes_of(descs))
+        at_m = first_m + part * (1 - SWAP_AB) * ROWS
+        at_n = first_n + part * SWAP_AB * COLUMNS
         for i in gl.static_range(len(descs)):
-            tma_load(descs[i], [at_m, at_n], bar, smems[i].index(consumer))
+            load_pieces(descs[i], at_m, at_n, bar, smems[i], consumer, 0)
 
 
 @gluon.jit
 def produce(
-    inputs, operands,
+    loads, operands,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
-    GROUP_M: gl.constexpr, STAGES: gl.constexpr,
-    A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr,
+    GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
+    A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
 ):  # fmt: skip
     """Load the K blocks of every tile of this program, each when its stage is empty."""
-    a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K = inputs
-    PARTS_M: gl.constexpr = BLOCK_M // a_desc.block_shape[1 - A_K_MAJOR]
-    PARTS_N: gl.constexpr = BLOCK_N // b_desc.block_shape[1 - B_K_MAJOR]
-    BITS: gl.constexpr = (BLOCK_M + BLOCK_N) * BLOCK_K * a_desc.dtype.primitive_bitwidth
+    a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K = loads
+    left_desc = b_desc if SWAP_AB else a_desc
+    BITS: gl.constexpr = (
+        (BLOCK_M + BLOCK_N) * BLOCK_K * left_desc.dtype.primitive_bitwidth
+    )
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     turn = 0
     k_iter = 0
@@ -144,12 +110,20 @@ def produce(
             mbarrier.expect(bar, BITS // 8)
             # B last: programs beside this one want the same, which L2 reads once if all
             # ask together: 1.13 ms against 1.41 (8192x14336x4096 of zeros, H200).
-            load_block(a_desc, first_m, k, bar, a_smem, stage, PARTS_M, A_K_MAJOR)
-            load_block(b_desc, first_n, k, bar, b_smem, stage, PARTS_N, B_K_MAJOR)
+            if SWAP_AB:
+                load_pieces(a_desc, first_m, k, bar, a_smem, stage, 1 - A_K_MAJOR)
+                load_parts(b_desc, first_n, k, bar, b_smem, stage, NUM_WGS, B_K_MAJOR)
+            else:
+                load_parts(a_desc, first_m, k, bar, a_smem, stage, NUM_WGS, A_K_MAJOR)
+                load_pieces(b_desc, first_n, k, bar, b_smem, stage, 1 - B_K_MAJOR)
             k_iter += 1
         # Operands last: a consumer reads them when its sum is done.
         if len(operands) > 0:
-            load_operands(operands, first_m, first_n, turn, PARTS_M, PARTS_N)
+            ROWS: gl.constexpr = BLOCK_M if SWAP_AB else BLOCK_M // NUM_WGS
+            load_operands(
+                operands, first_m, first_n, turn,
+                ROWS, BLOCK_M * BLOCK_N // NUM_WGS // ROWS, NUM_WGS, SWAP_AB,
+            )  # fmt: skip
         turn += 1
 
 
@@ -169,6 +143,36 @@ def no_sum(ROWS: gl.constexpr, COLUMNS: gl.constexpr, dtype: gl.constexpr):
 
 
 @gluon.jit
+def no_sums(ROWS: gl.constexpr, PIECES: gl.constexpr, dtype: gl.constexpr):
+    """One for each piece of the right side."""
+    sums = ()
+    for i in gl.static_range(len(PIECES)):
+        sums = sums + (no_sum(ROWS, PIECES[i], dtype),)
+    return sums
+
+
+@gluon.jit
+def begin_products(left, right_smem, stage, sums, adds, K_MAJOR: gl.constexpr):
+    """Have a block multiplied with each piece of a stage."""
+    begun = ()
+    for i in gl.static_range(len(right_smem)):
+        right = side(right_smem[i].index(stage), not K_MAJOR)
+        total = hopper.warpgroup_mma(left, right, sums[i], is_async=True, use_acc=adds)
+        begun = begun + (total,)
+    return begun
+
+
+@gluon.jit
+def wait_for_products(sums, PENDING: gl.constexpr):
+    """The sums, when no more products than so many are under way."""
+    waited = hopper.warpgroup_mma_wait(PENDING, deps=sums)
+    if len(sums) == 1:
+        return (waited,)
+    else:
+        return waited
+
+
+@gluon.jit
 def multiply(
     loads, K, k_iter, wave, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
@@ -177,13 +181,15 @@ def multiply(
 ):  # fmt: skip
     """Sum the K blocks of a consumer's tile, and hand each stage back to the producer.
 
+    Returns a sum for each piece of the right side, of which the tile has COLUMNS.
     `k_iter` counts K blocks, those that the other consumer takes too, `wave` tiles.
     """
     left_smem, right_smem, full, empty, order = loads
     PINGPONG: gl.constexpr = NUM_WGS == 1
     WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
-    acc = no_sum(ROWS, COLUMNS, right_smem.dtype)
-    OPERAND: gl.constexpr = gl.DotOperandLayout(0, acc.type.layout, 1)
+    PIECES: gl.constexpr = pieces_of(COLUMNS, columns_of(NUM_WGS))
+    sums = no_sums(ROWS, PIECES, left_smem.dtype)
+    OPERAND: gl.constexpr = gl.DotOperandLayout(0, sums[0].type.layout, 1)
     LAYOUT: gl.constexpr = OPERAND if LEFT_IN_REGISTERS else None
     k_blocks = tl.cdiv(K, BLOCK_K)
     if PINGPONG:
@@ -192,22 +198,43 @@ def multiply(
         stage = k_iter % STAGES
         mbarrier.wait(full.index(stage), (k_iter // STAGES) & 1)
         left = side(left_smem.index(stage * NUM_WGS + WG), LEFT_K_MAJOR, LAYOUT)
-        right = side(right_smem.index(stage), not RIGHT_K_MAJOR)
-        acc = hopper.warpgroup_mma(left, right, acc, is_async=True, use_acc=k > 0)
+        sums = begin_products(left, right_smem, stage, sums, k > 0, RIGHT_K_MAJOR)
         if LEFT_IN_REGISTERS:  # into which the next block is loaded
-            acc = hopper.warpgroup_mma_wait(0, deps=[acc])
+            sums = wait_for_products(sums, 0)
             mbarrier.arrive(empty.index(stage))
         else:  # the block before this one has been read
-            acc = hopper.warpgroup_mma_wait(1, deps=[acc])
+            sums = wait_for_products(sums, len(PIECES))
             mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES), pred=k > 0)
         k_iter += 1
     if not LEFT_IN_REGISTERS:
-        acc = hopper.warpgroup_mma_wait(0, deps=[acc])
+        sums = wait_for_products(sums, 0)
         mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES))
     if PINGPONG:
         mbarrier.arrive(order.index(1 - CONSUMER))
         k_iter += k_blocks
-    return acc, k_iter
+    return sums, k_iter
+
+
+@gluon.jit
+def halves(acc):
+    """A sum's left and right columns, which are registers of their own."""
+    COLUMNS: gl.constexpr = acc.shape[1] // 2
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 8])
+    left, right = acc.reshape((acc.shape[0], 2, COLUMNS)).permute((0, 2, 1)).split()
+    return gl.convert_layout(left, LAYOUT), gl.convert_layout(right, LAYOUT)
+
+
+@gluon.jit
+def parts_of(sums):
+    """A tile's sums as results have them, in as many rows as are stored at a time."""
+    parts = ()
+    for i in gl.static_range(len(sums)):
+        if sums[i].shape[1] > MOST_STORED:
+            left, right = halves(sums[i])
+            parts = parts + (left.permute((1, 0)), right.permute((1, 0)))
+        else:
+            parts = parts + (sums[i].permute((1, 0)),)
+    return parts
 
 
 @gluon.jit
@@ -227,15 +254,21 @@ def run_consumer(
 @gluon.jit
 def rings_of(
     a_desc, b_desc, M, N, K,
-    STAGES: gl.constexpr, NUM_WGS: gl.constexpr, SWAP_AB: gl.constexpr,
+    BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
+    STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
+    A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
 ):  # fmt: skip
     """What the producer and what consumers take for the K blocks of A and B.
 
     Consumers share the blocks of one side and have slices of the other, the left of
     their products: that is B if they compute the transpose.
     """
-    a_smem = buffers(a_desc, STAGES * (1 if SWAP_AB else NUM_WGS))
-    b_smem = buffers(b_desc, STAGES * (NUM_WGS if SWAP_AB else 1))
+    if SWAP_AB:
+        a_smem = piece_buffers(a_desc, STAGES, BLOCK_M, NUM_WGS, A_K_MAJOR)
+        b_smem = buffers(b_desc, STAGES * NUM_WGS)
+    else:
+        a_smem = buffers(a_desc, STAGES * NUM_WGS)
+        b_smem = piece_buffers(b_desc, STAGES, BLOCK_N, NUM_WGS, B_K_MAJOR)
     full, empty = ring(STAGES, NUM_WGS)
     CONSUMERS: gl.constexpr = NUM_WGS + (NUM_WGS == 1)
     order = bars(CONSUMERS, NUM_WGS == 1)
@@ -258,7 +291,10 @@ def specialize(
     After the roles: warps of each but the first, which has the kernel's own four, and
     registers of their threads.
     """
-    inputs, loads = rings_of(a_desc, b_desc, M, N, K, STAGES, NUM_WGS, SWAP_AB)
+    inputs, loads = rings_of(
+        a_desc, b_desc, M, N, K,
+        BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB,
+    )  # fmt: skip
     if NUM_WGS == 3:
         gl.warp_specialize([
             (run_consumer, (
@@ -271,8 +307,8 @@ def specialize(
                 consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
                 STAGES, NUM_WGS, 2)),
             (produce, (
-                inputs, operands, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES,
-                A_K_MAJOR, B_K_MAJOR)),
+                inputs, operands, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
+                A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
         ], [4, 4, 4], [160, 160, 24])  # fmt: skip
     else:
         gl.warp_specialize([
@@ -283,6 +319,6 @@ def specialize(
                 consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
                 STAGES, NUM_WGS, 1)),
             (produce, (
-                inputs, operands, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES,
-                A_K_MAJOR, B_K_MAJOR)),
+                inputs, operands, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
+                A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
         ], [4, 4], [240, 24])  # fmt: skip

@@ -22,7 +22,7 @@ from .packed import (
     arguments,
     compiled,
     described,
-    encoder,
+    encoded,
     kind,
     likenesses,
 )
@@ -94,7 +94,6 @@ class Ready:
         self.alike, self.found, self.maps = launch.of_rows(0), found, maps
         self.index = launch.device.index
         self.stream = driver.active.get_current_stream
-        self.fill: Any = encoder()[0] if found.notes else None
 
     def sized(self, M: int) -> "Sized":
         """Return the launch for M rows."""
@@ -129,9 +128,7 @@ class Sized(NamedTuple):
                 passed += like[address]
             else:
                 fixed, (_, columns), strides = like
-                shape = M, columns
-                made = ready.fill(address, *fixed, shape, strides, 0)
-                passed += (made, M, columns, *strides)
+                passed += encoded(address, fixed, (M, columns), strides)
         if ready.alike.splits:
             passed += scratch_of(ready.alike, programs)
         passed += scalars
@@ -210,7 +207,7 @@ def trusted(device: torch.device) -> bool:
     once = Launch(mark, None, device, (), (1,), marks, ())
     trials: list[tuple] = [(once, twos[0, 0], ())]
     if compute_capability(device) >= 90:
-        blocks = (Block(ones, 8, 16), torch.zeros_like(ones))
+        blocks = (Block(ones, ((8, 16),)), torch.zeros_like(ones))
         once = Launch(copy_block, None, device, (), (1,), blocks, (8, 16))
         trials.append((once, twos, (twos,)))
     try:

@@ -4,10 +4,13 @@ Without torch or triton: the generator reckons and names with the same.
 """
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 ANY = math.inf
 FILL = -1  # as many parts of K as there are SMs for; 2 * FILL: twice as many
+
+MOST_STORED = 128  # rows of a tile that warp-specialized kernels store at a time
 
 FULL = 0.9  # share of all SMs' turns that have a tile, for waves to be called full
 
@@ -21,6 +24,26 @@ MIN_K_BLOCKS_PER_SPLIT = (
 def cdiv(size: int, step: int) -> int:
     """Return size / step, rounded up. Triton's own takes 3 us of CPU."""
     return -(-size // step)
+
+
+def most_columns(warpgroups: int) -> int:
+    """Return how many columns wgmma multiplies at a time for so many groups of warps.
+
+    Of three, each thread has 128 registers when the kernel begins, where 256 columns
+    take 154 (ptxas 12.8).
+    """
+    return 256 if warpgroups < 3 else 128
+
+
+def pieces(side: int, most: int) -> tuple[int, ...]:
+    """Return the powers of two that a side is the sum of, none above `most`.
+
+    Blocks in registers and in shared memory have such sides. The largest come first.
+    """
+    found = [most] * (side // most)
+    for power in (most >> shift for shift in range(1, most.bit_length())):
+        found += [power] * bool(side % most & power)
+    return tuple(found)
 
 
 class Work(NamedTuple):
@@ -136,15 +159,28 @@ class Tile(NamedTuple):
         """Groups of four warps that share a tile."""
         return self.warps // 4
 
-    @property
-    def rows(self) -> int:
-        """Rows of the tile for each of them, where they share its rows."""
-        return self.m // self.warpgroups
+    def boxes(
+        self, axes: Iterable[str], shared: str = "", beside: bool = False
+    ) -> tuple[tuple[int, int], ...]:
+        """Return the rows and columns in which a tensor of two axes is moved.
 
-    @property
-    def columns(self) -> int:
-        """Columns of the tile for each, where they share those."""
-        return self.n // self.warpgroups
+        All of a tile's, or of each group of warps where those have parts along an axis
+        `shared`: then in boxes as large as the smallest piece of the other axis, and
+        what is left in a second box. Pieces of tensors `beside` A and B are smaller
+        where their rows are what is not shared.
+        """
+        stored = beside and shared == "n"
+        most = MOST_STORED if stored else most_columns(self.warpgroups)
+        first, last = [], []
+        for axis in axes:
+            side: int = getattr(self, axis)
+            if axis == shared:
+                side //= self.warpgroups
+            *larger, least = pieces(side, most) if shared and axis != "k" else (side,)
+            first.append(larger[-1] if larger else least)
+            last.append(least)
+        both = tuple(first), tuple(last)
+        return both[: 1 + (first != last)]
 
     @property
     def options(self) -> dict[str, int]:

@@ -51,6 +51,11 @@ def transposes(schedule: str, kind: str, layout: str) -> bool:
     return SCHEDULES[schedule].transposes(kind, layout)
 
 
+def composes(schedule: str, kind: str, layout: str) -> bool:
+    """Whether rows of a schedule's tiles may be any multiple of 8."""
+    return SCHEDULES[schedule].composes(kind, layout)
+
+
 def from_registers(schedule: str, kind: str, layout: str) -> bool:
     """Whether what a schedule multiplies comes from registers on the left."""
     return SCHEDULES[schedule].from_registers(kind, layout)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import product as every
 
 from gemmgen.hardware.targets import Rates, Target
+from gemmgen.runtime.tile import MOST_STORED, most_columns, pieces
 from gemmgen.schedules.parts.memory import round_up
 from gemmgen.schedules.parts.schedule import (
     TILE,
@@ -32,6 +33,20 @@ _HELD: tuple[Size, ...] = (
 """The same of tf32, which reads both sides from shared memory or one from registers
 (NT and NN, four shapes each, H200)."""
 _WARPS = (4, 8, 12)
+_STEP, _LARGEST, _ALONG_M = 8, 256, 64
+"""Of what the side is a multiple that consumers do not cut, what it is at most; of what
+those of several powers of two are where a matrix lies along them."""
+
+_COMPOSED = {
+    (64, 4): (64, 72, 96, 104, 136),
+    (128, 8): (72, 96, 104, 136, 160, 192, 200, 224),
+    (192, 12): (72, 88, 96, 136, 144, 192, 200, 208, 256),
+    (256, 8): (72, 88, 136, 160),
+}
+"""Rows of tiles by their columns and warps: what won some of 129 shapes of models, of
+72 to 2200 rows, against tiles of 64, 128 and 256 (bf16 NT, H200)."""
+_DEEPEST = 12
+"""Stages that tiles of few rows have room for, and use: 72 x 64 is fastest with 12."""
 
 _HELD_AT_LEAST, _TAKEN = 90e-9, 0.039e-9
 """Seconds of a consumer from a block's arrival to its left side in registers, and for
@@ -82,6 +97,12 @@ def search(product: Product) -> Iterator[Tile]:
     for (m, n, warps), k in every(shapes, k_blocks(product, 1, 2)):
         rows, columns = (m, n) if turned else (n, m)
         yield Tile(rows, columns, k, GROUP_M, MOST_STAGES, warps, _NAME)
+    (line,) = k_blocks(product, 1)
+    for (n, warps), sides in _COMPOSED.items():
+        for m in sides:
+            tile = Tile(m, n, line, GROUP_M, _DEEPEST, warps, _NAME)
+            if not why_not_compiled(tile, product):
+                yield tile
 
 
 def by_pointers(kind: str) -> frozenset[str]:
@@ -91,6 +112,15 @@ def by_pointers(kind: str) -> frozenset[str]:
     room of two stages.
     """
     return frozenset({"results"} if MMAS[kind].one_k_major else ())
+
+
+def composes(kind: str, layout: str) -> bool:
+    """Those of 16 bits: others would gain no stage, which is what pieces pay with.
+
+    256 x 128 in four stages, with sums of 128 columns twice, takes 176 us where three
+    stages take 189, and sums of 256 columns in three 177 (1024x8192x8192, H200).
+    """
+    return not MMAS[kind].one_k_major
 
 
 def from_registers(kind: str, layout: str) -> bool:
@@ -117,7 +147,7 @@ def misshapen(tile: Tile) -> str | None:
 def powers_of_two(tile: Tile) -> set[int]:
     """But for three consumers, of 64 rows or columns each."""
     odd = {12, 192} if tile.warps == 12 else set[int]()
-    return {tile.m, tile.n, tile.warps} - odd | {tile.k}
+    return {tile.warps} - odd | {tile.k}
 
 
 def why_not_compiled(tile: Tile, product: Product) -> str | None:
@@ -125,12 +155,27 @@ def why_not_compiled(tile: Tile, product: Product) -> str | None:
     turned = transposes(product.kind, product.layout)
     axis, shared, whole = ("n", tile.n, tile.m) if turned else ("m", tile.m, tile.n)
     parted = 4 * shared in (64 * tile.warps, 128 * tile.warps, 256 * tile.warps)
-    if tile.warps in _WARPS and parted and not whole & (whole - 1):
-        return None
-    return (
-        f"{_NAME} cuts {axis} into a part of 64, 128 or 256 for every 4 of the tile's "
-        "warps, which are 4, 8 or 12"
-    )
+    if tile.warps not in _WARPS or not parted:
+        return (
+            f"{_NAME} cuts {axis} into a part of 64, 128 or 256 for every 4 of the "
+            "tile's warps, which are 4, 8 or 12"
+        )
+    return _why_no_pieces(whole, "m" if turned else "n", product)
+
+
+def _why_no_pieces(side: int, axis: str, product: Product) -> str | None:
+    """Why the side that consumers do not cut cannot be the sum of powers of two."""
+    single = not side & (side - 1)
+    if side > _LARGEST or side % _STEP:
+        return f"{_NAME} multiplies {axis} of up to {_LARGEST}, in steps of {_STEP}"
+    if not single and not composes(product.kind, product.layout):
+        return f"{_NAME} multiplies {product.mma.name} in powers of two along {axis}"
+    if not single and product.layout in ("TN", "TT") and side % _ALONG_M:
+        return (
+            f"{_NAME} reads a matrix along {axis} in lines of 128 bytes: {axis} must "
+            f"be a power of two or a multiple of {_ALONG_M}"
+        )
+    return None
 
 
 def shared_memory(tile: Tile, product: Product, target: Target) -> int:
@@ -139,15 +184,27 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     barriers = 2 * round_up(8 * tile.stages, 16) + (32 if takes_turns(tile) else 0)
     passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
     passed += 16 * (consumers(tile) - 2)
+    whole = tile.m if transposes(product.kind, product.layout) else tile.n
+    more = len(pieces(whole, most_columns(tile.warpgroups))) - 1
+    passed += (2 + product.passed) * (16 * more + 24 * bool(more))
     stores = "results" not in by_pointers(product.kind)
-    each = product.tile_bytes if stores else product.matrix_bytes
-    tiles = tile.m * tile.n * consumers(tile) // tile.warpgroups * each
-    return tile.stages * stage + tiles + barriers + passed
+    of_wg = tile.m * tile.n * consumers(tile) // tile.warpgroups
+    own = product.tile_bytes - product.matrix_bytes if stores else 0
+    rows = pieces(tile.m, MOST_STORED)[0]
+    results = of_wg // tile.m * rows * own
+    return (
+        tile.stages * stage + of_wg * product.matrix_bytes + results + barriers + passed
+    )
 
 
 def registers(tile: Tile, product: Product) -> int:
     """Those of the launch; consumers then take 240 or 160, the producer 24."""
     return 168 if consumers(tile) == 2 else 128
+
+
+def most_accumulated(tile: Tile) -> int:
+    """Two thirds of those of a consumer, which holds no addresses."""
+    return 160 if consumers(tile) == 2 else 128
 
 
 def threads(tile: Tile) -> int:
@@ -195,8 +252,10 @@ SCHEDULE = Schedule(
     described=frozenset({"inputs", "operands", "results"}),
     persistent=True, specialized=True, unit="wgmma",
     by_pointers=by_pointers, transposes=transposes, from_registers=from_registers,
+    composes=composes,
     misshapen=misshapen, powers_of_two=powers_of_two,
     why_not_compiled=why_not_compiled,
-    registers=registers, threads=threads, spare_tiles=spare_tiles,
+    registers=registers, most_accumulated=most_accumulated, threads=threads,
+    spare_tiles=spare_tiles,
     waits=waits, between_tiles=between_tiles, last_epilogues=last_epilogues,
 )  # fmt: skip

@@ -266,11 +266,25 @@ def _misfits(
     """The tiles that a target cannot run."""
     for target, tiles in listed.items():
         for index, tile in enumerate(tiles):
-            reason = why_not_compiled(tile, product, target)
+            reason = _odd_side(tile) or why_not_compiled(tile, product, target)
             if not fits(tile, product, target):
-                reason = _too_big(tile, product, target)
+                reason = reason or _too_big(tile, product, target)
             if reason:
                 yield SpecError(spec.at("tiles", index), reason)
+
+
+def _odd_side(tile: Tile) -> str | None:
+    """Why a schedule cannot compute so many rows, which only some compose."""
+    if not any(one & (one - 1) for one in schedule_of(tile).powers_of_two(tile)):
+        return None
+    power = 1 << (tile.m.bit_length() - 1)
+    composing = " or ".join(
+        name for name, row in SCHEDULES.items() if tile.m not in row.powers_of_two(tile)
+    )
+    return (
+        f"tile m={tile.m} is not a power of two, which Triton needs but in schedule "
+        f"{composing}; nearest: {power}, {2 * power}"
+    )
 
 
 def _too_big(tile: Tile, product: Product, target: Target) -> str:

@@ -98,8 +98,10 @@ class Tile(Model):
 
     model_config = ConfigDict(title="tile")
 
-    m: Annotated[int, Whole("tile m", 16, MAX_SIDE, POWER)] = _required(
-        "Rows of C in a tile.", 128
+    m: Annotated[int, Whole("tile m", 16, MAX_SIDE, step=8)] = _required(
+        "Rows of C in a tile: a power of two, or any multiple of 8 up to 256 with "
+        "schedule: warp_specialized.",
+        128,
     )
     n: Annotated[int, Whole("tile n", 16, MAX_SIDE, POWER)] = _required(
         "Columns of C in a tile.", 256

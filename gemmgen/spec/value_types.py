@@ -75,13 +75,15 @@ class Choice(Kind):
 
 @dataclass(frozen=True)
 class Whole(Kind):
-    """A whole number between two bounds, perhaps a power of two."""
+    """A whole number between two bounds, perhaps a power of two or a multiple."""
 
     noun: str
     low: int
     high: int
     reason: str | None = None
     """Why it must be a power of two, if it must."""
+    step: int = 1
+    """What it must be a multiple of."""
 
     @property
     def powers(self) -> list[int]:
@@ -91,13 +93,17 @@ class Whole(Kind):
     def accepts(self, value: object) -> bool:
         if type(value) is not int or not self.low <= value <= self.high:
             return False
-        return self.reason is None or value in self.powers
+        return not value % self.step and (self.reason is None or value in self.powers)
 
     def wording(self, value: object) -> str:
         if type(value) is not int:
             return f"{self.noun} must be a whole number, not {describe_value(value)}"
         if not self.low <= value <= self.high:
             return f"{self.noun}={value} is not between {self.low} and {self.high}"
+        if self.step > 1:
+            lower = value - value % self.step
+            nearest = f"nearest: {lower}, {lower + self.step}"
+            return f"{self.noun}={value} is not a multiple of {self.step}; {nearest}"
         lower = max(power for power in self.powers if power < value)
         return (
             f"{self.noun}={value} is not a power of two, {self.reason}; nearest: "
@@ -107,7 +113,9 @@ class Whole(Kind):
     def json_schema(self) -> Schema:
         if self.reason:
             return {"type": "integer", "enum": self.powers}
-        return {"type": "integer", "minimum": self.low, "maximum": self.high}
+        multiple = {"multipleOf": self.step} if self.step > 1 else {}
+        bounds = {"minimum": self.low, "maximum": self.high}
+        return {"type": "integer", **bounds, **multiple}
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,6 @@ _MOST_OF_FEW = 24
 KEPT, AS_SLOW = 32, 1.35
 """Tiles whose times a tuning file keeps at a shape, and how many times as long as the
 fastest they may take: slower ones are chosen nowhere."""
-_MOST_REGISTERS = 128
-"""Of the accumulator in a thread; the rest is for addresses and the epilogue."""
 _GROUPS = (2, 16)
 """Tiles of a column that programs walk down, beside `GROUP_M`: where rows of B start
 within cache lines fewer are faster, and more where there are many tiles (H200)..."""
@@ -110,7 +108,8 @@ def _grouped(tiles: Sequence[Tile]) -> Iterator[Tile]:
 
 def _deepest(tile: Tile, plan: Plan, target: Target) -> Tile | None:
     """The tile with as many stages as fit, or None if two do not."""
-    if accumulator_registers(tile, plan.product) > _MOST_REGISTERS:
+    most = schedule_of(tile).most_accumulated(tile)
+    if accumulator_registers(tile, plan.product) > most:
         return None
     if spills(tile, plan.product):
         return None

@@ -1,6 +1,5 @@
 """What tiles of a kind of product cost, by all times that a tuning file has of it."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +19,8 @@ LEAST = 40
 """Shapes of which times are needed: below, constants follow single times."""
 _ROWS, _COLUMNS = 2, 16
 """The least M and N of such shapes: below others than these tiles serve."""
+_CALL = 8e-6
+"""Seconds that a call takes the CPU (benchmarks/speed/triton_versions.md)."""
 _HELD_OUT = 4
 """Every so manieth shape is left out of a fit that is only judged by those."""
 
@@ -101,33 +102,39 @@ def costs_of(samples: Sequence[Sample], sms: int) -> tuple[Costs, Regret]:
 def _chosen(samples: Sequence[Sample], sms: int) -> Costs:
     """The costs of the best `MOST` tiles, found one by one.
 
-    Each time the tile is added with which the choice among all so far loses least.
+    Each time the tile is added with which the choice among all so far loses least; then
+    each is replaced by another as long as that loses less.
     """
     tiles = list(dict.fromkeys(tile for each in samples for tile in each.times))
     costs = fitted(samples, tiles, sms)
     predicted = [
         {tile: _predicted(costs, each, tile, sms) for tile in tiles} for each in samples
     ]
+    losses = [{tile: _weighed(each, tile) for tile in tiles} for each in samples]
     kept: list[Tile] = []
-    fastest: list[Tile | None] = [None] * len(samples)
-
-    def with_one(tile: Tile) -> list[Tile]:
-        """What is chosen at each sample with one tile more."""
-        return [
-            tile if best is None or each[tile] < each[best] else best
-            for best, each in zip(fastest, predicted, strict=True)
-        ]
 
     def loss(chosen: Sequence[Tile]) -> float:
-        pairs = zip(samples, chosen, strict=True)
-        return sum(math.log1p(_loss(sample, tile)) for sample, tile in pairs)
+        """What is lost in all if the choice is among these."""
+        return sum(
+            lost[min(chosen, key=times.__getitem__)]
+            for times, lost in zip(predicted, losses, strict=True)
+        )
 
     for _ in range(min(MOST, len(tiles))):
-        left = [tile for tile in tiles if tile not in kept]
-        best = min(left, key=lambda tile: loss(with_one(tile)))
-        fastest = list(with_one(best))
-        kept.append(best)
+        kept.append(min(_others(tiles, kept), key=lambda tile: loss([*kept, tile])))
+    improved = len(kept) < len(tiles)
+    while improved:
+        improved = False
+        for place in range(len(kept)):
+            rest = kept[:place] + kept[place + 1 :]
+            best = min(_others(tiles, rest), key=lambda tile: loss([*rest, tile]))
+            if loss([*rest, best]) < loss(kept):
+                kept, improved = [*rest, best], True
     return fitted(samples, kept, sms)
+
+
+def _others(tiles: Sequence[Tile], kept: Sequence[Tile]) -> list[Tile]:
+    return [tile for tile in tiles if tile not in kept]
 
 
 def _regret(costs: Costs, samples: Sequence[Sample], sms: int) -> Regret:
@@ -143,6 +150,14 @@ def _regret(costs: Costs, samples: Sequence[Sample], sms: int) -> Regret:
 
 def _predicted(costs: Costs, sample: Sample, tile: Tile, sms: int) -> float:
     return costs.predicted(tile, sample.product, sample.shape.sizes, sms)
+
+
+def _weighed(sample: Sample, tile: Tile) -> float:
+    """What a tile loses, of the fastest's time and that which a call takes the CPU.
+
+    Of a product that takes the GPU less than that nobody sees the loss.
+    """
+    return _loss(sample, tile) * sample.best / (sample.best + _CALL)
 
 
 def _loss(sample: Sample, tile: Tile) -> float:

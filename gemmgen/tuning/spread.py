@@ -5,8 +5,8 @@ from itertools import count, islice
 
 from gemmgen.spec.shapes import Shape
 
-_ROWS, _SIDES = (2, 16384), (256, 28672)
-"""The least and most of M, and of N and K, each octave as likely as any other..."""
+_ROWS, _LONGEST = (2, 16384), 28672
+"""The least and most of M, the most of N and K, each octave as likely as another..."""
 _FEW = (48, 1536)
 """... but every second M is among these, where a choice among tiles matters most."""
 _LINE = 64
@@ -16,19 +16,21 @@ _MOST_FLOPS = 2e12
 _BASES = (3, 5, 7)
 
 
-def spread(number: int, start: int = 1) -> tuple[Shape, ...]:
+def spread(number: int, start: int = 1, least: int = 256) -> tuple[Shape, ...]:
     """So many shapes, the same ones each time; none of another `start` further on.
 
-    The points of a Halton sequence (Numerische Mathematik 2, 1960) in octaves.
+    The points of a Halton sequence (Numerische Mathematik 2, 1960) in octaves; N and K
+    are `least` or more.
     """
-    return tuple(islice(_shapes(start), number))
+    return tuple(islice(_shapes(start, least), number))
 
 
-def _shapes(start: int) -> Iterator[Shape]:
+def _shapes(start: int, least: int) -> Iterator[Shape]:
     for place in count(start):
         along = [_radical_inverse(place, base) for base in _BASES]
         m = round(_between(_FEW if place % 2 else _ROWS, along[0]))
-        n, k = (_LINE * round(_between(_SIDES, share) / _LINE) for share in along[1:])
+        sides = (_between((least, _LONGEST), share) for share in along[1:])
+        n, k = (_LINE * round(side / _LINE) for side in sides)
         if 2 * m * n * k <= _MOST_FLOPS:
             yield Shape(m, n, k)
 

@@ -80,6 +80,10 @@ def _one_tile(product: Product) -> int:
     return 1
 
 
+def _half(tile: Tile) -> int:
+    return 128
+
+
 def _once(tile: Tile) -> int:
     return 1
 
@@ -145,6 +149,9 @@ class Schedule:
     from_registers: Callable[[str, str], bool] = _never
     """Whether what is multiplied comes from registers on the left, by the same."""
 
+    composes: Callable[[str, str], bool] = _never
+    """Whether the side that groups of warps do not share may be the sum of several."""
+
     misshapen: Callable[[Tile], str | None] = too_small
     """What is wrong with the sides or the warps of a tile, or None."""
     powers_of_two: Callable[[Tile], set[int]] = _numbers
@@ -156,6 +163,8 @@ class Schedule:
 
     registers: Callable[[Tile, Product], int] = registers_by_pointers
     """32-bit registers of a thread: what the compiler gives, without an epilogue."""
+    most_accumulated: Callable[[Tile], int] = _half
+    """Registers of a thread that a sum may take; the rest is for the epilogue."""
     threads: Callable[[Tile], int] = threads_of
     """Threads of a program."""
     spare_tiles: Callable[[Product], int] = _one_tile

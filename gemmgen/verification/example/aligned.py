@@ -45,9 +45,9 @@ def compile_aligned(
     numbers = {one.name: one.arithmetic for one in plan.operands if one.is_number}
     for position, parameter in enumerate(kernel.params):
         name = parameter.name
-        if name in values:
+        if name in values or (name.endswith("_rest_desc") and name not in tensors):
             signature[name] = "constexpr"
-            constants[(position,)] = values[name]
+            constants[(position,)] = values.get(name)
         elif name in numbers:
             signature[name] = numbers[name]
         else:
@@ -95,25 +95,24 @@ def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
     types = {"partials_ptr": "*fp32", "counters_ptr": "*i32"}
     matrices = [plan.a, plan.b, *(one.matrix for one in plan.results)]
     matrices += [Matrix(one.name, ("m", "n")) for one in plan.tensors if one.is_matrix]
-    sides = {"m": tile.m, "n": tile.n, "k": tile.k}
-    if kernel.is_gluon():  # the part of one consumer
+    shared = ""
+    if kernel.is_gluon():
         turned = transposes(tile.schedule, plan.product.kind, plan.layout)
-        axis = "n" if turned else "m"
-        sides[axis] //= tile.warpgroups
+        shared = "n" if turned else "m"
     for name, dtype in dtypes.items():
         types[f"{name}_ptr"] = f"*{_element(dtype)}"
     for matrix in matrices:
-        types[f"{matrix.name}_desc"] = _descriptor(
-            matrix, dtypes[matrix.name], sides, kernel.is_gluon()
-        )
+        beside = matrix not in (plan.a, plan.b)
+        boxes = tile.launched.boxes(matrix.stored_axes, shared, beside)
+        for suffix, box in zip(("_desc", "_rest_desc"), boxes, strict=False):
+            described = _descriptor(box, dtypes[matrix.name], kernel.is_gluon())
+            types[f"{matrix.name}{suffix}"] = described
     return types
 
 
-def _descriptor(
-    matrix: Matrix, dtype: str, sides: dict[str, int], in_gluon: bool
-) -> str:
+def _descriptor(box: tuple[int, int], dtype: str, in_gluon: bool) -> str:
     """`tensordesc<bf16[64, 64]>`, in Gluon with the layout in shared memory."""
-    block, element = [sides[axis] for axis in matrix.stored_axes], _element(dtype)
+    block, element = list(box), _element(dtype)
     if not in_gluon:
         return f"tensordesc<{element}{block}>"
     layout = NVMMASharedLayout.get_default_for(block, element)

@@ -66,7 +66,8 @@ def multiply(
     moment = me.moment("products")
     for side in (left, right):
         if isinstance(side, View):
-            side.block.read(Access("a product", moment, True), me.clock)
+            access = Access("a product", moment, True)
+            side.block.read(access, me.clock, side.sides)
     product = Product(left, right, total, bool(adds), moment)
     me.products.append(product)
     if program.choices.reads_at_once():
@@ -118,7 +119,8 @@ def store(
     me = program.me
     check_box(descriptor, view)
     moment = me.moment("stores")
-    view.block.read(Access("a store to global memory", moment, True), me.clock)
+    access = Access("a store to global memory", moment, True)
+    view.block.read(access, me.clock, view.sides)
     me.stores.append(Store(descriptor, corner, view, moment))
     if program.choices.reads_at_once():
         me.stores[-1].execute()

@@ -61,6 +61,10 @@ def _zeros(shape: Sequence[Any], dtype: Any, layout: Any) -> registers.Registers
     return registers.Registers(np.zeros(sizes, storage(dtype)), dtype, layout)
 
 
+def _convert(value: registers.Registers, layout: Any) -> registers.Registers:
+    return registers.Registers(value.handle.data, value.handle.dtype, layout)
+
+
 def _arange(start: Any, end: Any, layout: Any = None) -> Any:
     return tl.arange(start, end)
 
@@ -97,8 +101,12 @@ def _name_rings(program: Program) -> None:
     """Call shared memory as the kernel does, whichever of its functions is running."""
     for frame in frames(frame_here()):
         for name, value in frame.f_locals.items():
+            several = value if isinstance(value, tuple) else ()
             if isinstance(value, Ring):
                 value.name = name
+            elif all(isinstance(one, Ring) for one in several):
+                for number, one in enumerate(several):
+                    one.name = f"{name}[{number}]"
 
 
 def _init(barrier: Barrier, count: Any) -> None:
@@ -149,8 +157,8 @@ def _load(
     barrier.required()
     asynchronous.check_box(descriptor, view)
     access = Access("a load from global memory", barrier.end, True)
-    view.block.write(access, program.me.clock)
-    program.load(Load(descriptor, list(corner), view.block, barrier, barrier.phase))
+    view.block.write(access, program.me.clock, view.sides)
+    program.load(Load(descriptor, list(corner), view, barrier, barrier.phase))
     program.pause()
 
 
@@ -167,8 +175,7 @@ def _store_wait(pendings: Any) -> None:
 def _fence() -> None:
     program = _Running.program
     for block in program.blocks:
-        if block.written and program.me.clock.knows(block.written.moment):
-            block.fenced = True
+        block.fence(program.me.clock)
 
 
 def _multiply(
@@ -229,6 +236,7 @@ GL = Module(
     allocate_shared_memory=_allocate,
     zeros=_zeros,
     arange=_arange,
+    convert_layout=_convert,
     static_range=range,
     warp_specialize=_warp_specialize,
 )

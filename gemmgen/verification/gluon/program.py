@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gemmgen.verification.gluon.barriers import Barrier
 from gemmgen.verification.gluon.clocks import Clock
@@ -13,6 +13,9 @@ from gemmgen.verification.gluon.partitions import Partition, Turns
 from gemmgen.verification.gluon.policies import Choices
 from gemmgen.verification.gluon.shared import Block
 
+if TYPE_CHECKING:
+    from gemmgen.verification.gluon.views import View
+
 
 @dataclass(frozen=True)
 class Load:
@@ -20,13 +23,13 @@ class Load:
 
     descriptor: Descriptor
     corner: list[Any]
-    block: Block
+    view: "View"
     barrier: Barrier
     phase: int
 
     def land(self) -> None:
         """Arrive, and tell the barrier."""
-        self.block.data[...] = self.descriptor.load(self.corner)
+        self.view.data[...] = self.descriptor.load(self.corner)
         self.barrier.land(self.descriptor.bytes, self.phase)
 
 
@@ -80,7 +83,7 @@ class Program:
 
     def load(self, load: Load) -> None:
         """Have a load under way, or done at once."""
-        load.block.spoil()
+        load.view.block.spoil(load.view.sides)
         self.loads.append(load)
         if self.choices.lands_at_once():
             self._land(len(self.loads) - 1)
@@ -100,7 +103,7 @@ class Program:
     def finish(self) -> None:
         """Raise `Misuse` if something is left under way."""
         if self.loads:
-            block = self.loads[0].block.label()
+            block = self.loads[0].view.block.label()
             raise misused(f"the kernel ends while a load into {block} is under way")
         for barrier in self.barriers:
             barrier.finish()

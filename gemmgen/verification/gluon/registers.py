@@ -49,6 +49,21 @@ class Permuted:
     order: tuple[int, ...]
 
 
+@dataclass(frozen=True)
+class Reshaped:
+    """A layout of the same elements in another shape."""
+
+    parent: Any
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Half:
+    """The layout of what a split gives."""
+
+    parent: Any
+
+
 class _Type(tl.block_type):  # type: ignore[misc]
     """The type of a block that has a layout."""
 
@@ -69,6 +84,19 @@ class Registers(tl.tensor):  # type: ignore[misc]
         """The same in another type."""
         handle = super().to(dtype, *options, **named).handle
         return Registers(handle.data, handle.dtype, self.type.layout)
+
+    def reshape(self, *shape: Any) -> "Registers":
+        """The same elements in another shape."""
+        sizes = tuple(map(int, shape[0] if len(shape) == 1 else shape))
+        layout = Reshaped(self.type.layout, sizes)
+        return Registers(self.handle.data.reshape(sizes), self.handle.dtype, layout)
+
+    def split(self) -> tuple["Registers", "Registers"]:
+        """Its two halves along the last axis."""
+        data, layout = self.handle.data, Half(self.type.layout)
+        left, right = (np.ascontiguousarray(data[..., at]) for at in (0, 1))
+        kind = self.handle.dtype
+        return Registers(left, kind, layout), Registers(right, kind, layout)
 
     def permute(self, *order: Any) -> "Registers":
         """The same with its axes in another order."""

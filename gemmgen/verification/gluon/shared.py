@@ -1,6 +1,6 @@
 """Shared memory: blocks, who wrote and reads them, and what orders that.
 
-A block is what an allocation's first index gives; it is watched as a whole.
+A block is what an allocation's first index gives; parts of it are watched.
 """
 
 from collections.abc import Callable
@@ -33,55 +33,98 @@ class Access:
         return f"{self.what} of {self.place}"
 
 
+Sides = tuple[tuple[int, int], ...]
+"""A part of a block: where it begins and ends along each axis."""
+
+
+@dataclass(eq=False)
+class Use:
+    """An access to a part of a block; a write may have been fenced."""
+
+    access: Access
+    sides: Sides
+    fenced: bool = True
+
+    def touches(self, sides: Sides) -> bool:
+        """Whether another part has elements of this one."""
+        pairs = zip(self.sides, sides, strict=True)
+        return all(one[0] < other[1] and other[0] < one[1] for one, other in pairs)
+
+    def lies_in(self, sides: Sides) -> bool:
+        """Whether another part has all elements of this one."""
+        pairs = zip(self.sides, sides, strict=True)
+        return all(other[0] <= one[0] and one[1] <= other[1] for one, other in pairs)
+
+
 @dataclass(eq=False)
 class Block:
-    """One block of shared memory."""
+    """One block of shared memory, of which parts may be written one by one."""
 
     label: Callable[[], str]
     data: Any
-    written: Access | None = None
-    fenced: bool = True
-    reads: list[Access] = field(default_factory=list)
+    filled: Any
+    writes: list[Use] = field(default_factory=list)
+    reads: list[Use] = field(default_factory=list)
 
-    def read(self, access: Access, clock: Clock) -> None:
+    def part(self, sides: Sides) -> Any:
+        """What a part holds now."""
+        return self.data[_slices(sides)]
+
+    def read(self, access: Access, clock: Clock, sides: Sides) -> None:
         """Note a read; raise `Misuse` unless what is read is there for sure."""
-        if self.written is None:
+        if not self.filled[_slices(sides)].all():
             raise misused(
                 f"{access.what} reads {self.label()}, which nobody has filled"
             )
-        if not clock.knows(self.written.moment):
-            raise misused(
-                f"{access.what} reads {self.label()} while {self.written} may be "
-                "writing it"
-            )
-        if access.asynchronous and not self.fenced:
-            raise misused(
-                f"{access.what} reads {self.label()} before a fence has made "
-                f"{self.written} visible to it"
-            )
-        # Reads that are over for whoever writes next need not be told apart.
-        self.reads = [one for one in self.reads if not clock.knows(one.moment)]
-        self.reads.append(access)
-
-    def write(self, access: Access, clock: Clock) -> None:
-        """Note a write; raise `Misuse` unless all before it is over for sure."""
-        for one in (self.written, *self.reads):
-            if one is not None and not clock.knows(one.moment):
-                doing = "writing" if one is self.written else "reading"
+        for one in self.writes:
+            if not one.touches(sides):
+                continue
+            if not clock.knows(one.access.moment):
                 raise misused(
-                    f"{access.what} overwrites {self.label()} while {one} may be "
-                    f"{doing} it"
+                    f"{access.what} reads {self.label()} while {one.access} may be "
+                    "writing it"
                 )
-        self.written, self.reads = access, []
-        self.fenced = access.asynchronous
+            if access.asynchronous and not one.fenced:
+                raise misused(
+                    f"{access.what} reads {self.label()} before a fence has made "
+                    f"{one.access} visible to it"
+                )
+        # Reads that are over for whoever writes next need not be told apart.
+        self.reads = [one for one in self.reads if not clock.knows(one.access.moment)]
+        self.reads.append(Use(access, sides))
 
-    def spoil(self) -> None:
-        """Hold nothing of use, as while it is being written."""
-        self.data.view(np.uint8)[...] = _UNKNOWN
+    def write(self, access: Access, clock: Clock, sides: Sides) -> None:
+        """Note a write; raise `Misuse` unless all before it is over for sure."""
+        for uses, doing in ((self.writes, "writing"), (self.reads, "reading")):
+            for one in uses:
+                if one.touches(sides) and not clock.knows(one.access.moment):
+                    raise misused(
+                        f"{access.what} overwrites {self.label()} while {one.access} "
+                        f"may be {doing} it"
+                    )
+        self.writes = [one for one in self.writes if not one.lies_in(sides)]
+        self.writes.append(Use(access, sides, fenced=access.asynchronous))
+        self.reads = [one for one in self.reads if not one.touches(sides)]
+        self.filled[_slices(sides)] = True
+
+    def fence(self, clock: Clock) -> None:
+        """Make what is known to be written visible to asynchronous reads."""
+        for one in self.writes:
+            one.fenced |= clock.knows(one.access.moment)
+
+    def spoil(self, sides: Sides) -> None:
+        """Hold nothing of use in a part, as while it is being written."""
+        # NaN in every type; a part need not lie in one piece, so not by its bytes.
+        part = self.part(sides)
+        part[...] = np.full(part.dtype.itemsize, _UNKNOWN, np.uint8).view(part.dtype)[0]
+
+
+def _slices(sides: Sides) -> tuple[slice, ...]:
+    return tuple(slice(start, end) for start, end in sides)
 
 
 def new_block(label: Callable[[], str], shape: tuple[int, ...], kind: Any) -> Block:
     """A block of which nothing is known."""
-    block = Block(label, np.empty(shape, kind))
-    block.spoil()
+    block = Block(label, np.empty(shape, kind), np.zeros(shape, bool))
+    block.spoil(tuple((0, size) for size in shape))
     return block

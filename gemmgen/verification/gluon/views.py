@@ -10,7 +10,7 @@ from gemmgen.verification.gluon.descriptors import storage
 from gemmgen.verification.gluon.misuse import misused
 from gemmgen.verification.gluon.program import Program
 from gemmgen.verification.gluon.registers import Registers
-from gemmgen.verification.gluon.shared import Access, Block, new_block
+from gemmgen.verification.gluon.shared import Access, Block, Sides, new_block
 
 
 class Ring:
@@ -24,14 +24,14 @@ class Ring:
         self.name = "shared memory"
         self.dtype = dtype
         self.layout = layout
-        self.shape = tuple(sizes)
+        self.shape = (count, *sizes)
         self.parts: list[Any] = []
         for number in range(count):
             self.parts.append(self._part(number))
 
     def _part(self, number: int) -> Block:
         block = new_block(
-            lambda: f"{self.name}[{number}]", self.shape, storage(self.dtype)
+            lambda: f"{self.name}[{number}]", self.shape[1:], storage(self.dtype)
         )
         self.program.blocks.append(block)
         return block
@@ -44,7 +44,8 @@ class Ring:
 
     def index(self, index: Any) -> Any:
         """One of its blocks."""
-        return View(self, self._found(index), tuple(range(len(self.shape))))
+        sides = tuple((0, size) for size in self.shape[1:])
+        return View(self, self._found(index), sides, tuple(range(len(sides))))
 
 
 class Barriers(Ring):
@@ -62,16 +63,18 @@ class Barriers(Ring):
 
 @dataclass(frozen=True)
 class View:
-    """A block of shared memory, with its axes in some order."""
+    """A block of shared memory or some `sides` of it, with its axes in some order."""
 
     ring: Ring
     block: Block
+    sides: Sides
     axes: tuple[int, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Its sizes in this order."""
-        return tuple(self.ring.shape[axis] for axis in self.axes)
+        found = [self.sides[axis] for axis in self.axes]
+        return tuple(end - start for start, end in found)
 
     @property
     def dtype(self) -> Any:
@@ -81,16 +84,30 @@ class View:
     @property
     def data(self) -> Any:
         """What it holds now."""
-        return self.block.data.transpose(self.axes)
+        return self.block.part(self.sides).transpose(self.axes)
 
     def permute(self, order: Any) -> "View":
         """The same with its axes in another order."""
-        return View(self.ring, self.block, tuple(self.axes[axis] for axis in order))
+        axes = tuple(self.axes[axis] for axis in order)
+        return View(self.ring, self.block, self.sides, axes)
+
+    def slice(self, start: Any, length: Any, dim: Any = 0) -> "View":
+        """A part of it along an axis."""
+        first, size, axis = int(start), int(length), self.axes[int(dim)]
+        begin, end = self.sides[axis]
+        if not 0 <= first <= end - begin - size:
+            raise misused(
+                f"{first} to {first + size} is beyond {self.block.label()} of "
+                f"{list(self.shape)}"
+            )
+        sides = list(self.sides)
+        sides[axis] = (begin + first, begin + first + size)
+        return View(self.ring, self.block, tuple(sides), self.axes)
 
     def load(self, layout: Any) -> Registers:
         """What it holds, in registers."""
         me = self.ring.program.me
-        self.block.read(Access("a load", me.access(), False), me.clock)
+        self.block.read(Access("a load", me.access(), False), me.clock, self.sides)
         # A copy: what is in registers stays when the block is written again.
         return Registers(np.array(self.data, order="C"), self.dtype, layout)
 
@@ -106,5 +123,6 @@ class View:
                 f"{value.dtype} is stored in {self.block.label()} of {self.dtype}"
             )
         me = self.ring.program.me
-        self.block.write(Access("a store", me.access(), False), me.clock)
+        access = Access("a store", me.access(), False)
+        self.block.write(access, me.clock, self.sides)
         self.data[...] = value.handle.data.reshape(self.shape)

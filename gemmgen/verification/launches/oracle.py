@@ -57,14 +57,25 @@ def check_launch(plan: Plan, expected: Expected, launched: Launched) -> None:
 def _check_tensor(
     plan: Plan, name: str, tensor: torch.Tensor, values: Mapping[str, Any]
 ) -> None:
-    pointer, described = values.get(f"{name}_ptr"), values.get(f"{name}_desc")
-    if pointer is None and not isinstance(described, Described):
+    pointer, maps = values.get(f"{name}_ptr"), descriptions(name, values)
+    if pointer is None and not maps:
         raise Wrong(f"{name} is not passed")
-    address = pointer if described is None else described.map.address
-    if address != tensor.data_ptr():
-        raise Wrong(f"{name} is at {tensor.data_ptr()}, passed is {address}")
-    if described is None:
-        return
+    for address in [pointer] if not maps else [one.map.address for one in maps]:
+        if address != tensor.data_ptr():
+            raise Wrong(f"{name} is at {tensor.data_ptr()}, passed is {address}")
+    for described in maps:
+        _check_description(plan, name, tensor, described)
+
+
+def descriptions(name: str, values: Mapping[str, Any]) -> list[Described]:
+    """The descriptors that a tensor is passed as: of its boxes, of the last one."""
+    passed = (values.get(f"{name}_desc"), values.get(f"{name}_rest_desc"))
+    return [one for one in passed if isinstance(one, Described)]
+
+
+def _check_description(
+    plan: Plan, name: str, tensor: torch.Tensor, described: Described
+) -> None:
     if described.shape[-1] != tensor.shape[-1] or described.strides[-1] != 1:
         raise Wrong(f"{name} is {list(tensor.shape)}, described as {described}")
     rounds = plan.product.mma.rounds and name in (plan.a.name, plan.b.name)
@@ -104,12 +115,12 @@ def check_matrices(
         if name in values and values[name] != value:
             raise Wrong(f"{name} is {value}, passed is {values[name]}")
     for matrix in matrices:
-        described = values.get(f"{matrix.name}_desc")
         tensor = tensors[matrix.name]
-        if described and described.map.shape != tuple(tensor.shape):
-            raise Wrong(f"{matrix.name} is {list(tensor.shape)}, described {described}")
-        if described and described.map.strides != tensor.stride():
-            raise Wrong(f"{matrix.name} has strides {tensor.stride()}: {described}")
+        for one in descriptions(matrix.name, values):
+            if one.map.shape != tuple(tensor.shape):
+                raise Wrong(f"{matrix.name} is {list(tensor.shape)}, described {one}")
+            if one.map.strides != tensor.stride():
+                raise Wrong(f"{matrix.name} has strides {tensor.stride()}: {one}")
 
 
 def _check_index(

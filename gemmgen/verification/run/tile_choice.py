@@ -151,7 +151,8 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
         check_grid(launch.programs)
         for tensor in launch.tensors:
             if hasattr(tensor, "matrix"):
-                check_described(tensor.matrix, (tensor.rows, tensor.columns))
+                for box in filter(None, tensor.boxes):
+                    check_described(tensor.matrix, box)
     except Refused as refused:
         raise Wrong(f"{refused}\n{call}") from refused
 

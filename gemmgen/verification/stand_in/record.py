@@ -98,7 +98,8 @@ def difference(one: Launched, other: Launched, ours: Sequence[str]) -> None:
         places |= {"partials_ptr", "counters_ptr"}
     for name, value in mine.items():
         found = theirs[name]
-        if name.removesuffix("_desc") in ours and isinstance(value, Described):
+        tensor = name.removesuffix("_desc").removesuffix("_rest")
+        if tensor in ours and isinstance(value, Described):
             found = replace(found, map=replace(found.map, address=value.map.address))
         if name not in places and found != value and not value != value:
             raise Wrong(f"{name} is passed as {value}, afresh as {found}")
