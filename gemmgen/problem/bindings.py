@@ -67,7 +67,7 @@ def results_of(
             allowed = one_of(DTYPES[spec.dtype.a].outputs)
             message = f"output {quoted(name)} cannot be {dtype} {allowed}"
             fail("outputs", key, message=message)
-        value = "acc" if epilogue.is_identity(name) else name
+        value = epilogue.bare or name
         results.append(Result(name, value, dtype or out, arithmetic))
     if len(results) == len(chosen):
         for message in _misused(epilogue, [name for name, _ in chosen]):

@@ -40,7 +40,7 @@ class SpecializedText(ConsumerText):
     @property
     def producer(self) -> Role:
         """What the producer takes for A and B."""
-        tensors = [self.plan.a.name, self.plan.b.name]
+        tensors = [one.name for one in self.plan.contraction.inputs]
         names = [
             *(f"{name}_desc" for name in tensors),
             *(f"{name}_smem" for name in tensors),
@@ -66,7 +66,7 @@ class SpecializedText(ConsumerText):
         names = [
             *(one.parameter.partition(":")[0] for one in others),
             *(one.name + stored for one in self.plan.results),
-            *(f"{one.name}_smem" for one in (self.plan.a, self.plan.b)),
+            *(f"{one.name}_smem" for one in self.plan.contraction.inputs),
             *(f"{name}_smem" for name in self._own_buffers),
             *("full", "empty", "order"),
             *self.operand_barriers,
@@ -89,8 +89,8 @@ class SpecializedText(ConsumerText):
     def inputs_along_k(self) -> list[str]:
         """How A and B lie."""
         return [
-            f"A_K_MAJOR={along_k(self.plan.a)}",
-            f"B_K_MAJOR={along_k(self.plan.b)}",
+            f"A_K_MAJOR={along_k(self.plan.contraction.lhs)}",
+            f"B_K_MAJOR={along_k(self.plan.contraction.first)}",
         ]
 
     @property
@@ -101,7 +101,7 @@ class SpecializedText(ConsumerText):
     @property
     def shared(self) -> list[str]:
         """The statements that allocate shared memory, and make barriers ready."""
-        counts = {one.name: "STAGES" for one in (self.plan.a, self.plan.b)}
+        counts = {one.name: "STAGES" for one in self.plan.contraction.inputs}
         counts[self.left.name] = "STAGES * NUM_WGS"
         counts |= dict.fromkeys(self._own_buffers, "CONSUMERS")
         operands = ["operand_full, operand_empty = ring(CONSUMERS, 1)"]

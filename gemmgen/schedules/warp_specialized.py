@@ -53,6 +53,8 @@ def takes_turns(tile: Tile) -> bool:
 def why_not(kernel: Kernel) -> str | None:
     """It serves what wgmma reads from shared memory, the left side from registers."""
     mma = kernel.product.mma
+    if kernel.product.rights > 1:
+        return "its consumers keep one sum, of one right side"
     if mma.terms > 1:
         return f"{mma.name} splits its operands in registers, wgmma reads shared memory"
     if mma.one_k_major and kernel.layout == "TN":
@@ -136,7 +138,7 @@ def why_not_compiled(tile: Tile, product: Product) -> str | None:
 
 def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     """The ring, its barriers, consumers' tiles and what is passed to them."""
-    stage = (tile.m + tile.n) * tile.k * product.bytes
+    stage = product.rows(tile.m, tile.n) * tile.k * product.bytes
     barriers = 2 * round_up(8 * tile.stages, 16) + (32 if takes_turns(tile) else 0)
     passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
     passed += 16 * (consumers(tile) - 2)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gemmgen.cost.resources import instruction
+from gemmgen.cost.resources import instruction, why_not_compiled
 from gemmgen.cost.split_product import line_bytes, most_accumulator_registers
 from gemmgen.cost.time import best_stages
 from gemmgen.hardware.targets import Target
@@ -30,7 +30,7 @@ def schedule_tiles(
         k = block_k(blocks * line, product)
         tile = Tile(m, n, k, GROUP_M, 1, warps, schedule, split_k)
         fma = not row.memory_bound and instruction(tile, product, target) == "fma"
-        if fma != ((m, n) == _FMA):
+        if fma != ((m, n) == _FMA) or why_not_compiled(tile, product, target):
             continue
         stages = best_stages(tile, product, target)
         if stages and holds(tile, product, target, live_tiles):

@@ -230,11 +230,12 @@ def _dtypes(draft: Draft) -> Dtypes:
     return Dtypes(value.a, value.b or value.a, value.acc, value.out or value.a)
 
 
-def _epilogue(draft: Draft) -> tuple[Piece, ...]:
+def _epilogue(draft: Draft, product: str) -> tuple[Piece, ...]:
+    """The epilogue, that of the bare `product` if it is left out, in pieces."""
     value = _given(draft, "epilogue")
-    return (
-        (Piece(value, None),) if isinstance(value, str) else expand(tuple(value or ()))
-    )
+    if isinstance(value, str):
+        return (Piece(value, None),)
+    return expand(tuple(value or ()), product)
 
 
 def _kernel(draft: Draft, mistakes: Mistakes) -> KernelSpec:
@@ -245,7 +246,8 @@ def _kernel(draft: Draft, mistakes: Mistakes) -> KernelSpec:
     refused = {str(path[0]) for path, _ in complaints if path}
     refused |= {key for key, one in draft.settings.items() if one.value is UNKNOWN}
     refused |= {"op", "dtype"} - draft.settings.keys()
-    op, pieces = _given(draft, "op") or next(iter(OPERATIONS)), _epilogue(draft)
+    op = _given(draft, "op") or next(iter(OPERATIONS))
+    pieces = _epilogue(draft, OPERATIONS[op].epilogue)
     layout = OPERATIONS[op].layout or _given(draft, "layout")
     refused |= set() if layout else {"layout"}
     return KernelSpec(

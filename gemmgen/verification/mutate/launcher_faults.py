@@ -19,8 +19,7 @@ _COUNTED = {row.grid for row in SCHEDULES.values() if not row.persistent}
 
 def launcher_families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     """Every kind of fault, with the edit that makes it."""
-    names = [plan.a.name, plan.b.name, *(one.name for one in plan.tensors)]
-    for name in [*names, *(one.name for one in plan.results)]:
+    for name in [one.name for one in plan.passed]:
         yield "axes of a tensor exchanged", _other_axes(name)
         yield "input not held against out", _not_held(name)
     yield "a program too few", _fewer_programs

@@ -115,7 +115,7 @@ def _dtypes(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
 def _input_mistakes(
     plan: Plan, name: str, tensor: Tensor
 ) -> Iterator[tuple[str, Tensor]]:
-    first = name == plan.a.name
+    first = name == plan.contraction.lhs.name
     for what in (1.0, None, tensor.tolist()):
         not_a_tensor: Any = what
         yield f"is a {type(what).__name__}", not_a_tensor
@@ -128,9 +128,10 @@ def _input_mistakes(
     else:
         yield "has no axis", tensor[0, 0]
     if not first:
-        # B says what N is; only its K can be wrong.
-        b_axis = plan.b.stored_axes.index("k")
-        axes = (b_axis,) if name == plan.b.name else range(tensor.dim())
+        # The first right side says what N is; only its K can be wrong.
+        right = plan.contraction.first
+        k_axis = right.stored_axes.index("k")
+        axes = (k_axis,) if name == right.name else range(tensor.dim())
         for axis in axes:
             yield from _sizes(tensor, axis)
         yield "is on another device", tensor.to("meta")
