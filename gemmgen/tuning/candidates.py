@@ -10,7 +10,7 @@ from gemmgen.cost.resources import fits, spills
 from gemmgen.cost.time import predicted_time
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import SCHEDULES, schedule_of, why_not
-from gemmgen.schedules.parts.memory import accumulator_registers
+from gemmgen.schedules.parts.memory import MOST_ACCUMULATED, accumulator_registers
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import GROUP_M, Tile
 from gemmgen.select.plan import Plan
@@ -27,8 +27,6 @@ _MOST_OF_FEW = 24
 KEPT, AS_SLOW = 32, 1.35
 """Tiles whose times a tuning file keeps at a shape, and how many times as long as the
 fastest they may take: slower ones are chosen nowhere."""
-_MOST_REGISTERS = 128
-"""Of the accumulator in a thread; the rest is for addresses and the epilogue."""
 _GROUPS = (2, 16)
 """Tiles of a column that programs walk down, beside `GROUP_M`: where rows of B start
 within cache lines fewer are faster, and more where there are many tiles (H200)..."""
@@ -107,7 +105,7 @@ def _grouped(tiles: Sequence[Tile]) -> Iterator[Tile]:
 
 def _deepest(tile: Tile, plan: Plan, target: Target) -> Tile | None:
     """The tile with as many stages as fit, or None if two do not."""
-    if accumulator_registers(tile, plan.product) > _MOST_REGISTERS:
+    if accumulator_registers(tile, plan.product) > MOST_ACCUMULATED:
         return None
     if spills(tile, plan.product):
         return None

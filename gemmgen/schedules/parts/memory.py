@@ -13,6 +13,10 @@ _BESIDE_POINTERS, _BESIDE_DESCRIPTORS = 72, 26
 """Registers beside the accumulator, without an epilogue (Triton 3.6, sm_90): about so
 many for pointers and masks, exactly so many in every tile compiled for descriptors."""
 
+MOST_ACCUMULATED = 128
+"""32-bit registers of a thread's sums; the rest is for addresses and the epilogue. Two
+sums of 128x128 in 4 warps, 256, spill 520 bytes (bf16, tma, Triton 3.6, sm_90)."""
+
 
 def block_k(wanted: int, product: Product) -> int:
     """The k of a block that takes so many bytes of a row; units want 16 at least."""
