@@ -47,15 +47,16 @@ def ring_memory(tile: Tile, product: Product, unit: str, columns: int) -> int:
     """Bytes of the ring of K blocks of A and B, as pointers fill it.
 
     A product split in three keeps two parts of each right block, of so many `columns`,
-    instead of the last stage. tcgen05 adds 8 bytes for a barrier, 16 when loads
-    overlap.
+    instead of the last stage. tcgen05 adds 8 bytes for a barrier of each product, 16
+    when loads overlap.
     """
     stage = product.rows(tile.m, tile.n) * tile.k * product.bytes
     ring = ring_blocks(tile.stages, unit) * stage
     if unit in ("wgmma", "tcgen05") and product.mma.terms > 1:
         ring += 2 * product.rights * columns * tile.k * product.bytes - stage
     if unit == "tcgen05":
-        ring += 8 if tile.stages == 1 or product.mma.terms > 1 else 16
+        alone = tile.stages == 1 or product.mma.terms > 1
+        ring += product.rights * (8 if alone else 16)
     return ring
 
 
