@@ -78,7 +78,10 @@ def problem(
         name, sizes, dtype = one.name, shapes[one.name], torch_dtype(one.dtype)
         random = torch.Generator(device)
         random.manual_seed(zlib.crc32(f"{seed} {name}".encode()))
-        tensors[name] = torch.randn(sizes, generator=random, device=device, dtype=dtype)
+        # torch draws no numbers of 8 bits.
+        drawn = torch.float32 if dtype.itemsize == 1 else dtype
+        numbers_ = torch.randn(sizes, generator=random, device=device, dtype=drawn)
+        tensors[name] = numbers_.to(dtype)
     return Problem(plan, shape, tensors, dict.fromkeys(numbers(plan), NUMBER))
 
 

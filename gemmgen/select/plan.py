@@ -13,7 +13,7 @@ from gemmgen.epilogue.checked import Epilogue, Statement
 from gemmgen.epilogue.expression import Name
 from gemmgen.epilogue.parser import compile_epilogue
 from gemmgen.hardware.targets import TARGETS, Target
-from gemmgen.problem.bindings import operands_of, results_of
+from gemmgen.problem.bindings import operands_of, results_of, scaled, scales_of
 from gemmgen.problem.contraction import Contraction, contraction_of
 from gemmgen.problem.problem import Problem
 from gemmgen.problem.tensors import Operand, Result
@@ -28,6 +28,7 @@ from gemmgen.select.tuning_file import read as read_tuning
 from gemmgen.spec.parse import KernelSpec, Spec, read
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS
 from gemmgen.tables.operations import OPERATIONS
+from gemmgen.tables.scalings import SCALINGS
 from gemmgen.yaml.reader import file_bytes
 
 
@@ -244,6 +245,10 @@ class _Planner:
                 "dtype", "acc",
                 message=f"{names.a} accumulates in {row.accumulator}, not {names.acc}",
             )  # fmt: skip
+        for target in self.targets:
+            if target.architecture < row.since:
+                message = f"{names.a} needs sm_{row.since}, {target.name} is a target"
+                self.fail("dtype", message=message)
         if names.out not in row.outputs:
             self.fail(
                 "dtype", "out",
@@ -269,15 +274,18 @@ class _Planner:
         A bare sum if it is refused, or the operation, whose names it uses.
         """
         spec, sums = self.spec, contraction.accumulators
-        inputs = [one.name for one in contraction.inputs]
+        scaling = SCALINGS[spec.scaling]
+        taken = [one.name for one in contraction.inputs]
+        taken += scales_of(scaling, contraction)
         kernels = [spec.name + row.kernel_suffix for row in SCHEDULES.values()]
         if not self.refused & {"op", "epilogue"}:
             try:
-                return compile_epilogue(
-                    spec.epilogue, sums, result, (*inputs, *kernels),
+                found = compile_epilogue(
+                    spec.epilogue, sums, result, (*taken, *kernels),
                     spec.inside_epilogue,
                 )  # fmt: skip
-            except SpecErrors as found:
+                return scaled(found, scaling, contraction)
+            except SpecErrors as wrong:
                 self.refused.add("epilogue")
-                self.errors += found.errors
+                self.errors += wrong.errors
         return Epilogue((Statement(result, Name(sums[0]), ("m", "n")),), (), sums)

@@ -15,7 +15,7 @@ from gemmgen.tables.layouts import Matrix
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.calls import Call, Facts
 from gemmgen.verification.oracle.reference import torch_dtype
-from gemmgen.verification.stand_in.compiled import HOST_TYPES, TF32, TYPES
+from gemmgen.verification.stand_in.compiled import TF32, host_type
 from gemmgen.verification.stand_in.driver import PROCESSORS, Launched
 from gemmgen.verification.stand_in.record import Described, check_assumptions, named
 
@@ -69,15 +69,9 @@ def _check_tensor(
         raise Wrong(f"{name} is {list(tensor.shape)}, described as {described}")
     inputs = [one.name for one in plan.contraction.inputs]
     rounds = plan.product.mma.rounds and name in inputs
-    wanted = TF32 if rounds else HOST_TYPES[TYPES[_short(tensor.dtype)]]
+    wanted = TF32 if rounds else host_type(tensor.dtype)
     if described.map.element != wanted:
         raise Wrong(f"{name}: elements of kind {described.map.element} are described")
-
-
-def _short(dtype: torch.dtype) -> str:
-    names = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
-    text = str(dtype).removeprefix("torch.")
-    return names.get(text, "fp64")
 
 
 def check_matrices(

@@ -120,8 +120,8 @@ def _input_mistakes(
         not_a_tensor: Any = what
         yield f"is a {type(what).__name__}", not_a_tensor
     yield from _dtypes(tensor)
-    yield "is sparse", tensor.to_sparse()
-    yield "is nested", torch.nested.nested_tensor(list(tensor))
+    yield "is sparse", sparse(tensor)
+    yield "is nested", _nested(tensor)
     if not (first and OPERATIONS[plan.op].leading):
         yield "has an axis too many", tensor[None]
         yield "has an axis too few", tensor[0]
@@ -139,6 +139,18 @@ def _input_mistakes(
         yield "has no memory", tensor.to("meta")
         if tensor.is_cuda:
             yield "is not on a GPU", tensor.cpu()
+
+
+def _nested(tensor: Tensor) -> Tensor:
+    """One of the same rows, in fp32 where torch nests none of their type."""
+    kept = tensor.float() if tensor.element_size() == 1 else tensor
+    return torch.nested.nested_tensor(list(kept))
+
+
+def sparse(tensor: Tensor) -> Tensor:
+    """One of its shape and type, of no elements: of 8 bits torch makes no other."""
+    places = torch.empty((tensor.dim(), 0), dtype=torch.int64, device=tensor.device)
+    return torch.sparse_coo_tensor(places, tensor.new_empty(0), tensor.shape)
 
 
 def _sizes(tensor: Tensor, axis: int) -> Iterator[tuple[str, Tensor]]:
