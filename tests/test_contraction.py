@@ -14,12 +14,14 @@ import torch
 from gemmgen.base.errors import SpecErrors
 from gemmgen.benchmark.eager import eager
 from gemmgen.cost.time import compulsory
+from gemmgen.hardware.targets import TARGETS
 from gemmgen.render import render
 from gemmgen.schedules.parts.memory import accumulator_registers, ring_memory
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
 from gemmgen.tables.operations import OPERATIONS
+from gemmgen.tuning.candidates import searched
 from gemmgen.verification.oracle.comparison import Block, judged
 from gemmgen.verification.oracle.reference import Inputs
 
@@ -94,6 +96,12 @@ def test_no_tile_has_more_sums_than_registers_hold() -> None:
     plan = planned()
     tiles = {tile for _, tile in plan.tiles}
     assert max(accumulator_registers(tile, plan.product) for tile in tiles) <= 128
+
+
+def test_no_tile_that_is_tuned_splits_k() -> None:
+    tried = searched(planned(), TARGETS["sm_90"])
+    assert {tile.schedule for tile in tried} == {"tiled", "tma", "persistent", "gemv"}
+    assert {tile.split_k for tile in tried} == {1}
 
 
 def test_torch_s_own_form_has_a_line_for_each_sum() -> None:
