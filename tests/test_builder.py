@@ -18,7 +18,7 @@ from gemmgen.output.changes import Refused, State
 from gemmgen.output.folder import LOCK, PACKAGE, SHARED
 from gemmgen.output.job import source_name
 
-IDENTITY = Epilogue((Statement("c", Name("acc"), ("m", "n")),), ())
+IDENTITY = Epilogue((Statement("c", Name("acc"), ("m", "n")),), (), ("acc",))
 
 
 @dataclass(frozen=True)

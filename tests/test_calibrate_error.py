@@ -46,7 +46,7 @@ def test_kernels_are_edited(script, bench, name: str, edit: str, text: str) -> N
 def test_one_element_loses_what_it_should(script, bench) -> None:
     name = "gemm_nn_fp16"
     inputs = bench.inputs(name, "narrow", 256, 1)
-    got = bench.kernel(name)(inputs.a, inputs.b)
+    got = bench.kernel(name)(inputs.lhs, *inputs.rhs)
     assert not bench.verdict(name, inputs, got).fault
     for columns in (1, 32):
         faulty = script.with_loss(bench.plans[name], inputs, got, columns, 1)

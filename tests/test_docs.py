@@ -39,11 +39,12 @@ from gemmgen.schedules import SCHEDULES
 from gemmgen.select import plan
 from gemmgen.select.plan import Plan
 from gemmgen.spec import parse, shapes
-from gemmgen.spec.schema import SCALINGS, DtypeMap, File, ForEach, Kernel, Tile
+from gemmgen.spec.schema import DtypeMap, File, ForEach, Kernel, Tile
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS
 from gemmgen.tables.functions import OPS
 from gemmgen.tables.layouts import LAYOUTS
 from gemmgen.tables.operations import OPERATIONS
+from gemmgen.tables.scalings import SCALINGS
 from tests.pages import BLOCK, PAGES, ROOT, Block, Page, read, sections
 
 BLOCKS = [block for page in PAGES for block in page.blocks]

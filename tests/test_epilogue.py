@@ -13,7 +13,7 @@ from gemmgen.tables.functions import OPS
 
 def compiled(text: str):
     return compile_epilogue(
-        text, "c", ("a", "b"), lambda offset: Location("s", 1, offset + 1)
+        text, ("acc",), "c", ("a", "b"), lambda offset: Location("s", 1, offset + 1)
     )
 
 

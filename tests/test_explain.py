@@ -257,7 +257,7 @@ def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -
     plan, row_of = BY_NAME[name], {}
     for shape in [*SHAPES, Shape(100, 1000, 520), Shape(2048, 512, 4096)]:
         m, n, k = shape
-        a, b = plan.a.transposed, plan.b.transposed
+        a, b = (one.transposed for one in plan.contraction.inputs)
         inputs = (
             torch.empty((k, m) if a else (m, k), dtype=torch.bfloat16),
             torch.empty((n, k) if b else (k, n), dtype=torch.bfloat16),

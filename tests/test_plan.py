@@ -64,7 +64,9 @@ def test_an_operand_s_shape_is_a_row_of_a_table(
     assert loads.startswith(f"r = tl.load(r_ptr + r_offs, mask={mask})")
     assert (turned.shape, turned.strides) == ("[N, M]", ("stride_rn", "stride_rm"))
     assert row.by_rows and not (turned.by_rows or turned.is_matrix)
-    assert rows_first(plan.a, [row]) and not rows_first(plan.a, [row, turned])
+    assert rows_first(plan.contraction.lhs, [row]) and not rows_first(
+        plan.contraction.lhs, [row, turned]
+    )
 
 
 def test_stages_left_out_fit_every_target() -> None:

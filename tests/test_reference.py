@@ -135,7 +135,7 @@ def test_alpha_is_the_fp32_nearest_to_the_number_given() -> None:
     for dtype, meant in (("fp32", np.float32(0.1)), ("fp64", 0.1)):
         kernel = plan(dtype, "alpha[] * acc")
         ones = torch.ones(1, 1).to(getattr(torch, "float" + dtype[2:]))
-        want = expected(kernel, Inputs(ones, ones, {"alpha": 0.1}))["c"]
+        want = expected(kernel, Inputs(ones, (ones,), {"alpha": 0.1}))["c"]
         assert want.value.item() == meant
 
 
@@ -145,7 +145,7 @@ def test_where_both_results_of_an_epilogue_are_returned() -> None:
     )
     a, b = torch.tensor([[1.0], [-5.0]]), torch.tensor([[1.0, 2.0]])
     bias = torch.tensor([[0.5, 1.0]])
-    want = expected(kernel, Inputs(a, b, {"bias": bias}))
+    want = expected(kernel, Inputs(a, (b,), {"bias": bias}))
     assert want["pre"].value.tolist() == [[1.5, 3], [-4.5, -9]]
     assert want["out"].value.tolist() == [[1.5, 3], [0, 0]]
     assert want["out"].error.tolist() == [[0, 0], [0, 0]]
@@ -157,7 +157,7 @@ def test_a_lost_k_block_is_named() -> None:
     bias = torch.randn(1, 20)
     got = a @ b + bias
     got[17, 3] -= a[17, 16:32] @ b[16:32, 3]
-    fault = judged(kernel, Inputs(a, b, {"bias": bias}), [got], BLOCK).fault
+    fault = judged(kernel, Inputs(a, (b,), {"bias": bias}), [got], BLOCK).fault
     assert fault.startswith("c[17, 3] is ")
     assert "1 of 400 elements" in fault
     assert "in tile (1, 0) of 16x16x16, at (1, 3) within it" in fault

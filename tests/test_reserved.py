@@ -29,7 +29,7 @@ def bound(tree: ast.Module) -> set[str]:
 def test_what_a_module_binds_is_reserved(plan: Plan) -> None:
     files = [folders.text_of(plan.name, stem) for stem in stems(plan)]
     # What other files import may be the name of an operand here.
-    tensors = (plan.a, plan.b, *plan.operands, *plan.results)
+    tensors = (*plan.contraction.inputs, *plan.operands, *plan.results)
     own = {"launch"} | {one.name for one in tensors}
     left = {
         name

@@ -18,7 +18,7 @@ def is_allowed(name: str) -> bool:
     """Whether an epilogue may have a number of this name."""
     try:
         compile_epilogue(
-            f"acc * {name}[]", "c", (), lambda at: Location("s", 1, at + 1)
+            f"acc * {name}[]", ("acc",), "c", (), lambda at: Location("s", 1, at + 1)
         )
     except SpecErrors:
         return False

@@ -149,7 +149,7 @@ EXPANSIONS = {
 
 @pytest.mark.parametrize("steps", EXPANSIONS, ids=str)
 def test_a_list_of_steps_is_short_for_an_expression(steps: tuple[str, ...]) -> None:
-    pieces = expand(steps)
+    pieces = expand(steps, "acc")
     text = "".join(piece.text for piece in pieces)
     assert text == EXPANSIONS[steps]
     for index, step in enumerate(steps):

@@ -39,6 +39,7 @@ def test_what_is_left_out() -> None:
         "dtype": Dtypes("bf16", "bf16", None, "bf16"),
         "precision": None,
         "layout": "NT",
+        "scaling": "none",
         "epilogue": "acc",
         "operands": {},
         "outputs": (),

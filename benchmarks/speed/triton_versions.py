@@ -145,7 +145,7 @@ class Server:
         plan = next(one for one in load(SPEC) if one.name == kernel)
         launcher = subject.launcher_in(ROOT / "generated", plan)
         given = problem(plan, Shape(16, 16, 16)).arguments
-        names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
+        names = plan.argument_names
         named = dict(zip(names, given, strict=True))
         x, w = (torch.randn(16, 16, device="cuda", dtype=torch.bfloat16) for _ in "xw")
         others = itertools.cycle([[given[0].clone(), *given[1:]] for _ in range(1000)])
@@ -180,9 +180,11 @@ class Server:
         from gemmgen.spec.shapes import Shape
 
         whole = problem(plan, Shape(most, 16, 16))
-        by_rows = {plan.a.name} | {one.name for one in plan.tensors if "m" in one.axes}
+        by_rows = {plan.contraction.lhs.name} | {
+            one.name for one in plan.tensors if "m" in one.axes
+        }
         values = {**whole.tensors, **whole.numbers}
-        names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
+        names = plan.argument_names
         given = [
             [values[n][:rows] if n in by_rows else values[n] for n in names]
             for rows in range(1, most + 1)

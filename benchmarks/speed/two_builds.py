@@ -89,7 +89,9 @@ def jobs(
             own = [one for one in able if one[0].name == kernels[number % len(kernels)]]
             plan, row = drawn.choice(own)
             m = drawn.choice(ROWS.get(schedule, ROWS["tiled"]))
-            if plan.a.transposed:  # whose rows are to be 16 bytes, or more of them
+            if (
+                plan.contraction.lhs.transposed
+            ):  # whose rows are to be 16 bytes, or more of them
                 m = -(-m // 16) * 16
             yield Job(plan, row, Shape(m, drawn.choice(SIZES), drawn.choice(SIZES)))
 
@@ -107,7 +109,7 @@ def prepared(job: Job, module: ModuleType) -> tuple[Any, tuple[torch.Tensor, ...
 def _rows(plan: Plan, arguments: Sequence[Any]) -> list[Any]:
     """The arguments as a launch takes them: vectors of rows are columns."""
     columns = {one.name for one in plan.tensors if one.axes == ("m",)}
-    names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
+    names = plan.argument_names
     return [
         value.unsqueeze(-1) if name in columns else value
         for name, value in zip(names, arguments, strict=True)

@@ -89,7 +89,7 @@ class Bench:
         dtype = torch_dtype(self.plans[name].dtype)
         shapes = ((SIDE, k), (k, SIDE))
         a, b = (KINDS[kind](source, shape).to(dtype) for shape in shapes)
-        return Inputs(a, b, {})
+        return Inputs(a, (b,), {})
 
     def verdict(self, name: str, inputs: Inputs, got: Tensor) -> Verdict:
         """What the oracle says of a result."""
@@ -158,7 +158,7 @@ def with_loss(
     """A healthy result with `columns` of K left out in one element."""
     random = torch.Generator().manual_seed(seed)
     row, column = (int(torch.randint(0, SIDE, (), generator=random)) for _ in "mn")
-    terms = inputs.a[row].double() * inputs.b[:, column].double()
+    terms = inputs.lhs[row].double() * inputs.rhs[0][:, column].double()
     sums = torch.stack([part.sum() for part in terms.split(columns)])
     places = sums.nonzero().flatten()
     place = places[int(torch.randint(0, len(places), (), generator=random))]
@@ -176,7 +176,7 @@ def healthy_rows(bench: Bench, seeds: int) -> Iterator[dict[str, str]]:
             for k in HEALTHY_K:
                 for seed in range(seeds):
                     inputs = bench.inputs(name, kind, k, seed)
-                    got = kernel(inputs.a, inputs.b)
+                    got = kernel(inputs.lhs, *inputs.rhs)
                     verdict = bench.verdict(name, inputs, got)
                     calls, refused = calls + 1, refused + bool(verdict.fault)
                     if verdict.worst > worst:
@@ -199,7 +199,7 @@ def faults(bench: Bench) -> Iterator[tuple[str, str, Callable[..., Tensor]]]:
             ("last K column skipped everywhere", "last of K masked"),
         ):
             kernel = bench.kernel(name, edit)
-            yield fault, name, lambda i, seed, run=kernel: run(i.a, i.b)
+            yield fault, name, lambda i, seed, run=kernel: run(i.lhs, *i.rhs)
         healthy = bench.kernel(name)
         for fault, columns in (
             (f"one {LOST}-wide K block lost in one element", LOST),
@@ -209,14 +209,14 @@ def faults(bench: Bench) -> Iterator[tuple[str, str, Callable[..., Tensor]]]:
                 fault,
                 name,
                 lambda i, seed, run=healthy, name=name, columns=columns: with_loss(
-                    bench.plans[name], i, run(i.a, i.b), columns, seed
+                    bench.plans[name], i, run(i.lhs, *i.rhs), columns, seed
                 ),
             )
     kernel = bench.kernel("gemm_nn_fp32", "tf32")
     yield (
         "tf32 in place of ieee",
         "gemm_nn_fp32",
-        lambda i, seed, run=kernel: run(i.a, i.b),
+        lambda i, seed, run=kernel: run(i.lhs, *i.rhs),
     )
 
 

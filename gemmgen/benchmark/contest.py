@@ -40,17 +40,19 @@ def contest(
         judged = judge(given, {name: results_of(call) for name, call in calls.items()})
         calls |= {AGAIN: ours(given, launcher), EMPTY: lambda: None}
         timings = race(calls, device, budget_s=budget_s)
+    kind, rights = plan.product.kind, plan.product.rights
     return Row(
         plan.name,
-        plan.product.kind,
+        kind,
         shape,
         given.traffic,
-        roofline.seconds(plan.product.kind, shape, given.traffic),
+        roofline.seconds(kind, rights * shape.flops, given.traffic),
         timings,
         {name: _finite(one.error) for name, one in judged.items()},
         judged[OURS].outside,
         {name: one.text for name, one in entered.items() if one.text},
         failed,
+        rights,
     )
 
 

@@ -5,7 +5,7 @@ added to the product first goes to `F.linear` or `torch.addmm`, which fuse it.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -34,19 +34,19 @@ class Eager:
 
 def eager(plan: Plan, device: torch.device) -> Eager:
     """The results of a kernel by torch's own operations, in the dtype of the result."""
-    statements, product = _product(plan)
-    return written(plan, [*_body(plan, statements, product)], device)
+    statements, sums = _products(plan)
+    return written(plan, _body(plan, statements, sums), device)
 
 
 def identity(plan: Plan) -> bool:
     """Whether the kernel stores the product as it is."""
-    return [result.value for result in plan.results] == ["acc"]
+    return plan.epilogue.is_empty
 
 
 def arguments(problem: Problem) -> tuple[Value, ...]:
     """The inputs as the function takes them.
 
-    a and b lie as they are multiplied, and operands have the dtype of the result:
+    Matrices lie as they are multiplied, and operands have the dtype of the result:
     neither costs torch time.
     """
     plan, inputs = problem.plan, problem.matrices
@@ -57,36 +57,33 @@ def arguments(problem: Problem) -> tuple[Value, ...]:
             value = value[0] if operand.axes == ("n",) else value
             value = value.to(torch_dtype(plan.out))
         values[operand.name] = value
-    b = problem.tensors[plan.b.name] if _is_linear(plan) else inputs.b
-    return (inputs.a, b, *values.values())
+    rhs = inputs.rhs
+    if _is_linear(plan):
+        rhs = tuple(problem.tensors[one.name] for one in plan.contraction.rhs)
+    return (inputs.lhs, *rhs, *values.values())
 
 
 def written(plan: Plan, lines: list[str], device: torch.device) -> Eager:
     """The function whose body these lines are; names are those of the epilogue."""
-    parameters = [
-        plan.a.name,
-        plan.b.name,
-        *(operand.name for operand in plan.operands),
-    ]
     body = "".join(f"    {line}\n" for line in lines)
     scope: dict[str, Any] = {"torch": torch, "F": functional}
     constant = _constants(torch_dtype(plan.out), device)
     scope |= {op.name: _function(op, constant) for op in OPS.values()}
     scope["where"] = _where(constant)
     # The text holds identifiers, numbers and operators that the parser has checked.
-    exec(f"def eager({', '.join(parameters)}):\n{body}", scope)
+    exec(f"def eager({', '.join(plan.argument_names)}):\n{body}", scope)
     return Eager("\n".join(lines), scope["eager"])
 
 
-def added(plan: Plan, node: Node, axes: tuple[str, ...]) -> str | None:
+def added(plan: Plan, node: Node, total: str, axes: tuple[str, ...]) -> str | None:
     """The operand with these axes in `acc + operand`, in either order, if it is that.
 
-    torch fuses it only when it has the type of the inputs and of the result.
+    `total` is the sum's name. torch fuses it only when it has the type of the inputs
+    and of the result.
     """
     match node:
-        case Binary("+", Name("acc"), Name(name)) | Binary(
-            "+", Name(name), Name("acc")
-        ):
+        case Binary("+", Name(name), Name(other)) if total in (name, other):
+            name = other if name == total else name
             fitting = [
                 operand.name for operand in plan.operands if operand.axes == axes
             ]
@@ -100,15 +97,24 @@ def _is_linear(plan: Plan) -> bool:
     return OPERATIONS[plan.op].leading
 
 
-def _product(plan: Plan) -> tuple[tuple[Statement, ...], str]:
-    """The statements left and the text of `acc`, a bias taken in where it can be."""
-    a, b, statements = plan.a.name, plan.b.name, plan.epilogue.statements
-    uses = [name for statement in statements for name in names(statement.value)].count(
-        "acc"
-    )
+def _products(plan: Plan) -> tuple[tuple[Statement, ...], list[str]]:
+    """The statements left and those of the sums, a bias taken in where it can be."""
+    statements, lines = plan.epilogue.statements, list[str]()
+    for total, right in plan.contraction.products.items():
+        statements, text = _product(plan, total, right.name, statements)
+        lines.append(f"{total} = {text}")
+    return statements, lines
+
+
+def _product(
+    plan: Plan, total: str, b: str, statements: tuple[Statement, ...]
+) -> tuple[tuple[Statement, ...], str]:
+    """The statements left and the text of one sum."""
+    a = plan.contraction.lhs.name
+    uses = [name for one in statements for name in names(one.value)].count(total)
     call = f"F.linear({a}, {b})" if _is_linear(plan) else f"torch.mm({a}, {b})"
     for at, statement in enumerate(statements):
-        found = _biased(plan, statement.value) if uses == 1 else None
+        found = _biased(plan, statement.value, total) if uses == 1 else None
         if found is not None:
             rest, bias = found
             left = Statement(statement.target, rest, statement.axes)
@@ -119,32 +125,34 @@ def _product(plan: Plan) -> tuple[tuple[Statement, ...], str]:
     return statements, call if plan.out == plan.dtype else f"{call}{_to(plan.out)}"
 
 
-def _biased(plan: Plan, node: Node) -> tuple[Node, str] | None:
+def _biased(plan: Plan, node: Node, total: str) -> tuple[Node, str] | None:
     """The tree with `acc + bias[n]` replaced by `acc`, and the bias; None without."""
-    bias = added(plan, node, ("n",))
+    bias = added(plan, node, total, ("n",))
     if bias is not None:
-        return Name("acc"), bias
+        return Name(total), bias
     match node:
         case Negate(value):
-            found = _biased(plan, value)
+            found = _biased(plan, value, total)
             return found and (Negate(found[0]), found[1])
         case Binary(op, left, right):
-            found = _biased(plan, left)
+            found = _biased(plan, left, total)
             if found:
                 return Binary(op, found[0], right), found[1]
-            found = _biased(plan, right)
+            found = _biased(plan, right, total)
             return found and (Binary(op, left, found[0]), found[1])
         case Call(function, parts):
             for at, part in enumerate(parts):
-                found = _biased(plan, part)
+                found = _biased(plan, part, total)
                 if found:
                     inside = (*parts[:at], found[0], *parts[at + 1 :])
                     return Call(function, inside), found[1]
     return None
 
 
-def _body(plan: Plan, statements: tuple[Statement, ...], product: str) -> list[str]:
-    lines = [f"acc = {product}"]
+def _body(
+    plan: Plan, statements: tuple[Statement, ...], sums: Sequence[str]
+) -> list[str]:
+    lines = [*sums]
     if not identity(plan):
         lines += [
             f"{statement.target} = {spell(statement.value)}" for statement in statements

@@ -77,15 +77,16 @@ def _addmm(problem: Problem) -> Contestant | None:
         return None
     alpha, beta, addend = found
     numbers = f"alpha={spell(alpha)}, beta={spell(beta)}"
-    left = f"torch.addmm({addend}, {plan.a.name}, {_right(plan)}, {numbers})"
+    left = f"torch.addmm({addend}, {_factors(plan)}, {numbers})"
     given = eager.arguments(problem)
     made = eager.written(plan, [f"return {left}"], problem.device)
     return Contestant(partial(made.function, *given), left)
 
 
-def _right(plan: Plan) -> str:
-    """The text of b [K, N], which `F.linear` alone takes as [N, K]."""
-    return plan.b.name + (".T" if OPERATIONS[plan.op].leading else "")
+def _factors(plan: Plan) -> str:
+    """The text of a [M, K] and b [K, N], which `F.linear` alone takes as [N, K]."""
+    a, b = plan.contraction.lhs.name, plan.contraction.first.name
+    return f"{a}, {b}" + (".T" if OPERATIONS[plan.op].leading else "")
 
 
 _ONE = Number(1.0)
@@ -96,9 +97,10 @@ def _scaled_sum(plan: Plan, node: Node) -> tuple[Node, Node, str] | None:
     if not isinstance(node, Binary) or node.op != "+":
         return None
     parts = [_scaled(plan, node.left), _scaled(plan, node.right)]
-    if parts[0] and parts[0][1] != "acc":
+    sums = plan.epilogue.accumulators
+    if parts[0] and parts[0][1] not in sums:
         parts.reverse()
-    if parts[0] is None or parts[1] is None or parts[0][1] != "acc":
+    if parts[0] is None or parts[1] is None or parts[0][1] not in sums:
         return None
     kinds = {operand.name: (operand.axes, operand.dtype) for operand in plan.operands}
     addend = parts[1][1]
@@ -127,16 +129,13 @@ def _activation(problem: Problem) -> Contestant | None:
     statement, *others = plan.epilogue.statements
     match statement.value:
         case Call("gelu_tanh" | "relu" as function, (inner,)) if not others:
-            bias = eager.added(plan, inner, ("n",))
+            bias = eager.added(plan, inner, plan.epilogue.accumulators[0], ("n",))
         case _:
             return None
     if bias is None or not hasattr(torch, "_addmm_activation"):
         return None
     use_gelu = function == "gelu_tanh"
-    text = (
-        f"torch._addmm_activation({bias}, {plan.a.name}, {_right(plan)}, "
-        f"use_gelu={use_gelu})"
-    )
+    text = f"torch._addmm_activation({bias}, {_factors(plan)}, use_gelu={use_gelu})"
     given = eager.arguments(problem)
     made = eager.written(plan, [f"return {text}"], problem.device)
     return Contestant(partial(made.function, *given), text)
@@ -147,7 +146,7 @@ def _out_dtype(problem: Problem) -> Contestant | None:
     if not eager.identity(plan) or (plan.dtype, plan.out) not in _WIDENED:
         return None
     given, text = eager.arguments(problem), torch_dtype(plan.out)
-    left = f"torch.mm({plan.a.name}, {_right(plan)}, out_dtype={text})"
+    left = f"torch.mm({_factors(plan)}, out_dtype={text})"
     made = eager.written(plan, [f"return {left}"], problem.device)
     return Contestant(partial(made.function, *given), left)
 

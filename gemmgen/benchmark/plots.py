@@ -108,7 +108,7 @@ def speed(report: Benchmark) -> Figure | None:
 
 
 def _speeds(axes: Axes, rows: Sequence[Row]) -> None:
-    work = [row.shape.flops / 1e9 for row in rows]
+    work = [row.work / 1e9 for row in rows]
     mine = [row.flops / 1e12 for row in rows]
     theirs = [row.flops / 1e12 / (row.ratio or 1.0) for row in rows]
     for x, one, two in zip(work, mine, theirs, strict=True):
@@ -134,12 +134,12 @@ def roofline(report: Benchmark) -> Figure | None:
         roofs.setdefault(rates.flops[kind], []).append(kind)
     figure = blank(8.5, 5.2)
     axes = figure.subplots()
-    intensities = [row.shape.flops / row.traffic for row in report.rows]
+    intensities = [row.work / row.traffic for row in report.rows]
     style.roofs(axes, rates.bandwidth, roofs, intensities)
     for position, kind in enumerate(kinds):
         rows = [row for row in report.rows if row.kind == kind]
         axes.scatter(
-            [row.shape.flops / row.traffic for row in rows],
+            [row.work / row.traffic for row in rows],
             [row.flops / 1e12 for row in rows],
             s=26, color=COLOURS[position % len(COLOURS)], alpha=0.85, zorder=3,
             marker=MARKERS[position % len(MARKERS)], linewidths=0,

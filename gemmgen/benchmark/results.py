@@ -23,7 +23,8 @@ class Row:
     float64, None where that is not finite. `outside` counts elements of our result
     beyond verify's bound. `roofline` is the least time in seconds by the rates that
     the report names, `traffic` the bytes that nobody can avoid. `texts` say what
-    peers compute, `failed` why one could not take part.
+    peers compute, `failed` why one could not take part. A is multiplied with so many
+    `rights`.
     """
 
     kernel: str
@@ -36,6 +37,12 @@ class Row:
     outside: int
     texts: Mapping[str, str] = field(default_factory=dict)
     failed: Mapping[str, str] = field(default_factory=dict)
+    rights: int = 1
+
+    @property
+    def work(self) -> int:
+        """Multiplications and additions of all products."""
+        return self.rights * self.shape.flops
 
     @property
     def ours(self) -> Timing:
@@ -72,8 +79,8 @@ class Row:
 
     @property
     def flops(self) -> float:
-        """Operations of the product per second."""
-        return self.shape.flops / self.ours.median
+        """Operations of the products per second."""
+        return self.work / self.ours.median
 
     @property
     def bandwidth(self) -> float:
@@ -108,9 +115,9 @@ class Roofline:
     flops: Mapping[str, float]
     bandwidth: float
 
-    def seconds(self, kind: str, shape: Shape, traffic: int) -> float:
-        """The least time for a product that moves so many bytes."""
-        return max(shape.flops / self.flops[kind], traffic / self.bandwidth)
+    def seconds(self, kind: str, work: int, traffic: int) -> float:
+        """The least time for so many operations of a kind that move so many bytes."""
+        return max(work / self.flops[kind], traffic / self.bandwidth)
 
 
 @dataclass(frozen=True)
@@ -207,6 +214,7 @@ def _row_as_json(row: Row) -> dict[str, Any]:
         "outside": row.outside,
         "texts": dict(row.texts),
         "failed": dict(row.failed),
+        "rights": row.rights,
         # Derived, for readers of the file.
         "best": row.best,
         "ratio": row.ratio,
@@ -227,6 +235,7 @@ def _row_from_json(values: Mapping[str, Any]) -> Row:
         values["outside"],
         values["texts"],
         values["failed"],
+        values.get("rights", 1),
     )
 
 

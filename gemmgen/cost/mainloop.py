@@ -103,12 +103,13 @@ def block_cost(
     by = instruction(tile, product, target)
     rows = max(rows, _UNIT_ROWS.get(by, 1))
     line = tile.k * product.bytes
-    flops = 2 * rows * columns * tile.k
+    flops = 2 * rows * columns * tile.k * product.rights
     unit = flops / target.flops_per_clock[product.kind]
     if by == "fma":
         unit *= _fma_slowdown(tile, product)
-    loaded = (tile.m + tile.n) * line
-    moved = 0 if schedule.memory_bound else loaded + (rows + columns) * line
+    loaded = product.rows(tile.m, tile.n) * line
+    read = product.rights * (rows + columns) * line
+    moved = 0 if schedule.memory_bound else loaded + read
     if cut:
         loaded = round(loaded * (1 + SECTOR / line))
     bandwidth = rates.l2_bandwidth * (_IN_STEP if joint else 1)
@@ -154,7 +155,7 @@ def _preparing(
     """
     seconds = 0.0
     if width * product.bytes < _WHOLE:
-        elements = (tile.m + tile.n) * tile.k
+        elements = product.rows(tile.m, tile.n) * tile.k
         held = width * product.bytes < _ASYNCHRONOUS
         spilled = max(1.0, elements / (_HELD * threads(tile))) ** 3 if held else 1.0
         seconds += elements / width * spilled * _APART
@@ -164,12 +165,14 @@ def _preparing(
     if instruction(tile, product, target) == "wgmma":
         layout = LAYOUTS[product.layout]
         turned = schedule.transposes(product.kind, product.layout)
-        m, n = tile.m * layout.a_transposed, tile.n * (not layout.b_transposed)
+        m = tile.m * layout.a_transposed
+        n = tile.n * product.rights * (not layout.b_transposed)
         if product.mma.one_k_major:
             seconds += (m + n) * tile.k * _TURNED
         if product.mma.terms > 1:
             seconds += (m if turned else n) * tile.k * _TURNED
-            seconds += (tile.m + tile.n) * tile.k * _DIVIDED + _THRICE * unit
+            seconds += product.rows(tile.m, tile.n) * tile.k * _DIVIDED
+            seconds += _THRICE * unit
     return seconds
 
 

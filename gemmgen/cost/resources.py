@@ -33,6 +33,8 @@ def why_not_compiled(tile: Tile, product: Product, target: Target) -> str | None
             f"Triton compiles fp64 for {target.name} only with m up to 32 or fewer "
             "than 4 warps"
         )
+    if tile.split_k != 1 and product.rights > 1:
+        return "parts of a split K meet in one sum, this kernel has one for each side"
     return schedule_of(tile).why_not_compiled(tile, product)
 
 
@@ -63,7 +65,8 @@ def fits(tile: Tile, product: Product, target: Target) -> bool:
     """Whether a block may have the shared memory that the tile takes, in any Triton."""
     needed = shared_memory(tile, product, target)
     if product.mma.terms > 1 and instruction(tile, product, target) == "wgmma":
-        needed += sides(tile, product)[0] * tile.k * product.bytes  # 3.8 alone
+        split = sides(tile, product)[0] * tile.k * product.bytes
+        needed += product.rights * split  # 3.8 alone
     return needed <= target.shared_per_block
 
 

@@ -118,7 +118,8 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     if parts > 1:
         sums = 4 * tile.m * tile.n * (1 + parts * _OVERLAPPED)
         outside += sums / rates.store_bandwidth
-    traffic = compulsory(sizes, product) + schedule.reads_again(m, n, k) * product.bytes
+    again = schedule.reads_again(m, n * product.rights, k)
+    traffic = compulsory(sizes, product) + again * product.bytes
     memory = traffic / rates.memory_bandwidth + schedule.ramp(rates)
     memory += filled_bytes(sizes, tile, product) / _FILLED
     return Estimate(
@@ -131,7 +132,7 @@ def compulsory(sizes: Sizes, product: Product) -> int:
     """Bytes that no tile can spare memory: all matrices once."""
     m, n, k = sizes
     results = m * n * max(product.out_bytes, product.tile_bytes)
-    return (m + n) * k * product.bytes + results
+    return product.rows(m, n) * k * product.bytes + results
 
 
 def filled_bytes(sizes: Sizes, tile: Tile, product: Product) -> int:
@@ -140,8 +141,9 @@ def filled_bytes(sizes: Sizes, tile: Tile, product: Product) -> int:
         return 0
     m, n, k = sizes
     tiles_m, tiles_n = math.ceil(m / tile.m), math.ceil(n / tile.n)
-    rows = (tiles_m * tile.m - m) * tiles_n + (tiles_n * tile.n - n) * tiles_m
-    return rows * k * product.bytes
+    rows_a = (tiles_m * tile.m - m) * tiles_n
+    rows_b = (tiles_n * tile.n - n) * tiles_m
+    return product.rows(rows_a, rows_b) * k * product.bytes
 
 
 def predicted_time(sizes: Sizes, tile: Tile, product: Product, target: Target) -> float:

@@ -73,23 +73,30 @@ class Statement:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """A checked epilogue: statements in order, operands in order of first use."""
+    """A checked epilogue: statements in order, operands in order of first use.
+
+    `accumulators` are the names of the sums that it starts from.
+    """
 
     statements: tuple[Statement, ...]
     operands: tuple[Operand, ...]
+    accumulators: tuple[str, ...]
+
+    @property
+    def bare(self) -> str | None:
+        """The sum that is stored as it stands, if the epilogue is no more: `y = acc`.
+
+        Such a one leaves no trace.
+        """
+        match self.statements:
+            case (Statement(value=Name(name)),) if name in self.accumulators:
+                return name
+        return None
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing is computed of the product before it is stored."""
-        return all(self.is_identity(one.target) for one in self.statements)
-
-    def is_identity(self, target: str) -> bool:
-        """Whether the whole epilogue is `target = acc`, which leaves no trace."""
-        only = self.statements[0]
-        return len(self.statements) == 1 and (only.target, only.value) == (
-            target,
-            Name("acc"),
-        )
+        return self.bare is not None
 
     @property
     def used(self) -> frozenset[str]:
@@ -110,7 +117,7 @@ class Epilogue:
         ]
         tiles = sum(len(operand.axes) == 2 for operand in self.operands)
         tiles += len(self.functions) + len(self.statements) - 1
-        tiles += uses.count("acc") - 1
+        tiles += sum(uses.count(name) - 1 for name in self.accumulators)
         return 0 if tiles == 0 else 64 if tiles <= 2 else 96
 
     @property

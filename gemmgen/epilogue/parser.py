@@ -6,7 +6,7 @@ Parses with Python's own `ast` and keeps only what the grammar names.
 import ast
 import keyword
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from gemmgen.base.errors import (
@@ -40,19 +40,20 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
 
 def compile_epilogue(
     text: str,
+    accumulators: Sequence[str],
     result: str,
     taken: Iterable[str],
     locate: Callable[[int], Location],
 ) -> Epilogue:
     """Check `text` and return its `Epilogue`; raise `SpecErrors` with all its mistakes.
 
-    `result` is what the result of a bare expression is called, unless an operand has
-    that name; `taken` are names that operands and results cannot have; `locate` maps an
-    offset in `text` to its place.
+    `accumulators` are the sums that it starts from; `result` is what the result of a
+    bare expression is called, unless an operand has that name; `taken` are names that
+    operands and results cannot have; `locate` maps an offset in `text` to its place.
     """
     body = text.lstrip(" \n")
     margin = len(text) - len(body)
-    parser = _Parser(body, result, frozenset(taken))
+    parser = _Parser(body, tuple(accumulators), result, frozenset(taken))
     try:
         epilogue = parser.epilogue()
     except Mistake as mistake:  # after which nothing more can be said
@@ -65,19 +66,18 @@ def compile_epilogue(
     return epilogue
 
 
-_MATRIX: tuple[Node, frozenset[str]] = (Name("acc"), frozenset("mn"))
-"""What a part with a mistake is taken for, so that the rest can be read."""
-
-
 class _Parser:
     """One pass over the syntax tree of an epilogue, which collects mistakes."""
 
-    def __init__(self, text: str, result: str, taken: frozenset[str]) -> None:
+    def __init__(
+        self, text: str, sums: tuple[str, ...], result: str, taken: frozenset[str]
+    ) -> None:
         self.source = Source(text)
+        self.sums = sums
         self.result = result
         self.taken = taken | set(FUNCTIONS)
         self.operands: dict[str, Operand] = {}
-        self.axes: dict[str, frozenset[str]] = {"acc": frozenset("mn")}
+        self.axes: dict[str, frozenset[str]] = dict.fromkeys(sums, frozenset("mn"))
         self.used: set[str] = set()
         self.mistakes: list[Mistake] = []
 
@@ -94,9 +94,16 @@ class _Parser:
 
     def epilogue(self) -> Epilogue:
         statements = tuple(self.statement(node) for node in self.syntax())
-        if "acc" not in self.used and not self.mistakes:
-            raise Mistake(0, "epilogue never uses 'acc', the product")
-        return Epilogue(statements, tuple(self.operands.values()))
+        unused = [name for name in self.sums if name not in self.used]
+        if unused and not self.mistakes:
+            product = "the product" if len(self.sums) == 1 else "one of the products"
+            raise Mistake(0, f"epilogue never uses {quoted(unused[0])}, {product}")
+        return Epilogue(statements, tuple(self.operands.values()), self.sums)
+
+    @property
+    def matrix(self) -> tuple[Node, frozenset[str]]:
+        """What a part with a mistake is taken for, so that the rest can be read."""
+        return Name(self.sums[0]), frozenset("mn")
 
     def syntax(self) -> list[ast.stmt]:
         """The statements; a bare expression is one, of the result's default name."""
@@ -115,7 +122,7 @@ class _Parser:
         ):
             message = "each statement of an epilogue must be 'name = …'"
             self.mistakes.append(self.fail(node, message))
-            return Statement("acc", _MATRIX[0], ())
+            return Statement(self.sums[0], self.matrix[0], ())
         value, axes = self.node(node.value, 0)
         target = node.targets[0]
         with self.collecting():
@@ -152,7 +159,7 @@ class _Parser:
         """A subtree and the axes along which its value varies; mistakes are noted."""
         with self.collecting():
             return self.sound(node, depth)
-        return _MATRIX
+        return self.matrix
 
     def sound(self, node: ast.expr, depth: int) -> tuple[Node, frozenset[str]]:
         """The same; raises the mistake of the subtree's top."""
@@ -281,7 +288,7 @@ class _Parser:
     def condition(self, node: ast.expr, depth: int) -> tuple[Node, frozenset[str]]:
         if not (isinstance(node, ast.Compare) and len(node.ops) == 1):
             raise self.fail(
-                node, "where(…) needs one comparison first, such as acc > 0"
+                node, f"where(…) needs one comparison first, such as {self.sums[0]} > 0"
             )
         op = _COMPARISONS.get(type(node.ops[0]))
         if op is None:

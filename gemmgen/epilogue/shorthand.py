@@ -31,8 +31,11 @@ class Piece:
 
 
 @lru_cache
-def expand(steps: tuple[str, ...]) -> tuple[Piece, ...]:
-    """The pieces that make `gelu(acc + bias[n])` of `[bias, gelu]`."""
+def expand(steps: tuple[str, ...], product: str) -> tuple[Piece, ...]:
+    """The pieces that make `gelu(acc + bias[n])` of `[bias, gelu]`, `product` acc.
+
+    That is no sum, so that what it is multiplied with needs no brackets.
+    """
     before: list[Piece] = []
     after: list[Piece] = []
     is_sum = False
@@ -47,7 +50,7 @@ def expand(steps: tuple[str, ...]) -> tuple[Piece, ...]:
         else:
             after.append(Piece(f" {operator} {operand}", index))
         is_sum = operator == "+"
-    return (*reversed(before), Piece("acc", None), *after)
+    return (*reversed(before), Piece(product, None), *after)
 
 
 def step_at(pieces: Sequence[Piece], offset: int) -> int | None:

@@ -52,7 +52,7 @@ class Source:
         except (MemoryError, RecursionError):
             raise Mistake(0, "epilogue nests too deep to be read") from None
         if not body:
-            raise Mistake(0, "epilogue is empty; leave it out for 'acc'")
+            raise Mistake(0, "epilogue is empty; leave it out for the default")
         return body
 
     def _screen(self) -> None:

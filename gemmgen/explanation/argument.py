@@ -192,12 +192,13 @@ def _roofline(case: Case, cost: Estimate) -> Roofline:
     product, target, shape = case.plan.product, case.target, case.shape
     least, peak = compulsory(shape.sizes, product), target.flops(product.kind)
     bandwidth = target.rates.memory_bandwidth
-    compute, memory = shape.flops / peak, least / bandwidth
+    work = product.rights * shape.flops
+    compute, memory = work / peak, least / bandwidth
     return Roofline(
         kind=product.kind,
-        flops=shape.flops,
+        flops=work,
         bytes=least,
-        intensity=shape.flops / least,
+        intensity=work / least,
         ridge=peak / bandwidth,
         peak=peak,
         bandwidth=bandwidth,
@@ -218,7 +219,7 @@ def _prediction(case: Case, cost: Estimate, roofline: Roofline) -> Prediction:
         memory=cost.memory,
         binds="loop" if cost.loop >= cost.memory else "memory",
         seconds=cost.seconds,
-        flops_per_second=case.shape.flops / cost.seconds,
+        flops_per_second=roofline.flops / cost.seconds,
         share=roofline.seconds / cost.seconds,
         measured=case.times.get(case.tile),
         by_costs=case.seconds(case.tile) if case.tile in case.timed else None,

@@ -184,7 +184,7 @@ def _described_rows(
     """The tensors of the roles, and the bytes of a row of each."""
     if "inputs" in roles:
         sizes = dict(zip("MNK", shape.sizes, strict=True))
-        for matrix in (plan.a, plan.b):
+        for matrix in plan.contraction.inputs:
             row = sizes[matrix.stored_sizes[-1]] * plan.product.bytes
             yield matrix.name, row
     if "operands" in roles:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules import SCHEDULES
+from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.functions import OPS
 
 _NODES = (
@@ -62,13 +63,13 @@ _RATES = tuple(map(str.upper, TARGETS))
 _OF_SHARED |= {"Tensor", "TILES", "epilogue", *_RATES}
 _BUILTINS = {"float", "len", "min", "range", "tuple"}
 _ATTRIBUTES = {
-    "torch": {"float16", "bfloat16", "float32", "float64"},
+    "torch": {row.torch for row in DTYPES.values()},
     "triton": {"Config", "autotune", "jit"},
     "tl": {
-        "arange", "cdiv", "constexpr", "dot", "float16", "bfloat16", "float32",
-        "float64", "full", "load", "maximum", "minimum", "program_id", "store", "where",
-        "zeros", "PropagateNan", "assume", "atomic_add", "debug_barrier", "int64",
-        "num_programs", "range", "sum",
+        "arange", "cdiv", "constexpr", "dot", "full", "load", "maximum", "minimum",
+        "program_id", "store", "where", "zeros", "PropagateNan", "assume", "atomic_add",
+        "debug_barrier", "int64", "num_programs", "range", "sum",
+        *(row.triton for row in DTYPES.values()),
         *(op.triton[3:] for op in OPS.values() if op.in_place),
     },
     "gluon": {"jit"},

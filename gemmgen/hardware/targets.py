@@ -77,9 +77,11 @@ class Target:
 
 
 def _rates(half: int, fp32: int, fp64: int) -> dict[str, int]:
-    """FLOP per clock and SM by product; tf32 is half of fp16 since Ampere."""
-    rates = {"half": half, "tf32": half // 2, "fp32": fp32, "fp64": fp64}
-    return {row.name: rates[row.rate] // row.terms for row in MMAS.values()}
+    """FLOP per clock and SM by product."""
+    rates = {"half": half, "fp32": fp32, "fp64": fp64}
+    return {
+        row.name: int(rates[row.rate] * row.pace) // row.terms for row in MMAS.values()
+    }
 
 
 TARGETS: dict[str, Target] = {

@@ -33,12 +33,11 @@ class Problem:
     def arguments(self) -> tuple[Tensor | float, ...]:
         """What the launcher takes, in its order."""
         plan, values = self.plan, {**self.tensors, **self.numbers}
-        names = (plan.a.name, plan.b.name, *(operand.name for operand in plan.operands))
-        return tuple(values[name] for name in names)
+        return tuple(values[name] for name in plan.argument_names)
 
     @property
     def matrices(self) -> Inputs:
-        """The inputs as a [M, K], b [K, N] and operands that spread over [M, N]."""
+        """The inputs as matrices [M, K], [K, N]; operands that spread over [M, N]."""
         return as_matrices(
             self.plan, Call(dict(self.tensors), dict(self.numbers), None)
         )
@@ -63,7 +62,7 @@ class Problem:
     @property
     def device(self) -> torch.device:
         """Where the inputs are."""
-        return self.tensors[self.plan.a.name].device
+        return self.tensors[self.plan.contraction.lhs.name].device
 
 
 def problem(
@@ -74,13 +73,15 @@ def problem(
     Not zeros nor ones: a GPU that multiplies those draws less power and clocks higher.
     """
     case = Case((shape.m,), shape.n, shape.k)
-    dtypes = {operand.name: operand.dtype for operand in plan.operands}
-    tensors = {}
-    for name, sizes in input_shapes(plan, case).items():
+    tensors, shapes = {}, input_shapes(plan, case)
+    for one in plan.inputs:
+        name, sizes, dtype = one.name, shapes[one.name], torch_dtype(one.dtype)
         random = torch.Generator(device)
         random.manual_seed(zlib.crc32(f"{seed} {name}".encode()))
-        dtype = torch_dtype(dtypes.get(name, plan.dtype))
-        tensors[name] = torch.randn(sizes, generator=random, device=device, dtype=dtype)
+        # torch draws no numbers of 8 bits.
+        drawn = torch.float32 if dtype.itemsize == 1 else dtype
+        numbers_ = torch.randn(sizes, generator=random, device=device, dtype=drawn)
+        tensors[name] = numbers_.to(dtype)
     return Problem(plan, shape, tensors, dict.fromkeys(numbers(plan), NUMBER))
 
 
@@ -142,4 +143,4 @@ def _chunks(problem: Problem) -> Iterator[tuple[slice, Inputs]]:
             name: one[rows] if isinstance(one, Tensor) and len(one) > 1 else one
             for name, one in inputs.operands.items()
         }
-        yield rows, Inputs(inputs.a[rows], inputs.b, operands)
+        yield rows, Inputs(inputs.lhs[rows], inputs.rhs, operands)

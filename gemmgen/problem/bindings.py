@@ -1,13 +1,19 @@
 """What the names of an epilogue are bound to: operands and results, with dtypes."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from gemmgen.base.errors import not_built, one_of, quoted, unknown
 from gemmgen.epilogue.checked import Epilogue
+from gemmgen.epilogue.checked import Operand as Bound
+from gemmgen.epilogue.expression import Binary, Name, Node, mapped, names
+from gemmgen.problem.contraction import Contraction
 from gemmgen.problem.tensors import Operand, Result
 from gemmgen.spec.parse import KernelSpec
 from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.layouts import Matrix
+from gemmgen.tables.scalings import Scaling
 
 
 class Fail(Protocol):
@@ -17,11 +23,61 @@ class Fail(Protocol):
         """Note it."""
 
 
+def scales_of(scaling: Scaling, contraction: Contraction) -> dict[str, tuple[str, ...]]:
+    """The scales of what is multiplied, and their axes."""
+    sides = {one.name: scaling.rhs for one in contraction.rhs}
+    sides[contraction.lhs.name] = scaling.lhs
+    return {
+        scale_name(one): axes
+        for one in contraction.inputs
+        if (axes := sides[one.name]) is not None
+    }
+
+
+def scale_name(matrix: Matrix) -> str:
+    """What a launcher calls the scale of a matrix."""
+    return f"scale_{matrix.name}"
+
+
+def scaled(epilogue: Epilogue, scaling: Scaling, contraction: Contraction) -> Epilogue:
+    """The epilogue of products whose inputs have scales, which are operands of it.
+
+    Each sum becomes its product with the scales of its two sides, whatever it is then
+    used for.
+    """
+    scales = scales_of(scaling, contraction)
+    if not scales:
+        return epilogue
+    lhs = Name(scale_name(contraction.lhs))
+    sums: dict[str, Node] = {
+        name: Binary("*", Binary("*", Name(name), lhs), Name(scale_name(right)))
+        for name, right in contraction.products.items()
+    }
+
+    def leaf(node: Node) -> Node:
+        return sums.get(node.name, node) if isinstance(node, Name) else node
+
+    statements = tuple(
+        replace(one, value=mapped(one.value, leaf)) for one in epilogue.statements
+    )
+    used = [name for one in statements for name in names(one.value)]
+    axes = scales | {one.name: one.axes for one in epilogue.operands}
+    operands = (name for name in dict.fromkeys(used) if name in axes)
+    own = tuple(Bound(name, axes[name]) for name in operands)
+    return replace(epilogue, statements=statements, operands=own)
+
+
 def operands_of(
     spec: KernelSpec, epilogue: Epilogue, arithmetic: str, out: str, fail: Fail
 ) -> tuple[Operand, ...]:
-    """Operands with their dtypes: the out dtype unless the spec names another."""
-    named = spec.operands
+    """Operands with their dtypes, those of the spec or by default the out dtype.
+
+    Vectors beside inputs that may have scales are as exact as these by default.
+    """
+    named, vector = spec.operands, out
+    if DTYPES[spec.dtype.a].scaled:
+        vector = arithmetic
+    defaults = (arithmetic, vector, out)
     known = {operand.name: operand.axes for operand in epilogue.operands}
     for name, dtype in named.items():
         reason = _why_not_typed(name, dtype, known)
@@ -31,7 +87,7 @@ def operands_of(
         Operand(
             operand.name,
             operand.axes,
-            named.get(operand.name, out) if operand.axes else arithmetic,
+            named.get(operand.name, defaults[len(operand.axes)]),
             arithmetic,
         )
         for operand in epilogue.operands
@@ -67,7 +123,7 @@ def results_of(
             allowed = one_of(DTYPES[spec.dtype.a].outputs)
             message = f"output {quoted(name)} cannot be {dtype} {allowed}"
             fail("outputs", key, message=message)
-        value = "acc" if epilogue.is_identity(name) else name
+        value = epilogue.bare or name
         results.append(Result(name, value, dtype or out, arithmetic))
     if len(results) == len(chosen):
         for message in _misused(epilogue, [name for name, _ in chosen]):

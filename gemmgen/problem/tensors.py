@@ -9,6 +9,25 @@ from gemmgen.tables.layouts import AXIS_SIZES, Matrix, strides_of
 
 
 @dataclass(frozen=True)
+class Tensor:
+    """A tensor of a call, as it is passed: its axes in the order of its dimensions.
+
+    `role` is what schedules call it: `inputs`, which are multiplied, `operands`, which
+    are indexed [m, n], `vectors`, which are indexed otherwise, or `results`.
+    """
+
+    name: str
+    axes: tuple[str, ...]
+    dtype: str
+    role: str
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """`("N", "K")`: those of its dimensions."""
+        return tuple(AXIS_SIZES[axis] for axis in self.axes)
+
+
+@dataclass(frozen=True)
 class Operand:
     """An extra input: a tensor indexed by `axes`, or a number if there are none.
 
@@ -55,6 +74,12 @@ class Operand:
         return f"{self.name}: tl.{DTYPES[self.arithmetic].triton}"
 
     @property
+    def passed(self) -> Tensor:
+        """It as a tensor of a call."""
+        role = "operands" if self.is_matrix else "vectors"
+        return Tensor(self.name, self.axes, self.dtype, role)
+
+    @property
     def in_kernel(self) -> str:
         """The operand in a formula over the tile: `bias[None, :]`."""
         return self.name + AXES[self.axes].broadcast
@@ -92,6 +117,11 @@ class Result:
     def matrix(self) -> Matrix:
         """The result as a matrix over m and n."""
         return Matrix(self.name, ("m", "n"))
+
+    @property
+    def passed(self) -> Tensor:
+        """It as a tensor of a call."""
+        return Tensor(self.name, ("m", "n"), self.dtype, "results")
 
     @property
     def rounded(self) -> str:

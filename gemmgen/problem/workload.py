@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from gemmgen.epilogue.checked import Epilogue
+from gemmgen.problem.contraction import Contraction
 from gemmgen.problem.tensors import Operand, Result, buffers
 from gemmgen.schedules.parts.tile import Product
 from gemmgen.spec.parse import KernelSpec
@@ -12,6 +13,7 @@ from gemmgen.tables.dtypes import DTYPES, PRECISIONS
 def product_of(
     spec: KernelSpec,
     precision: str | None,
+    contraction: Contraction,
     epilogue: Epilogue,
     operands: Sequence[Operand],
     results: Sequence[Result],
@@ -38,6 +40,7 @@ def product_of(
         result_bytes=sum(size[result.name] for result in results),
         passed=len(operands) + len(results) - 1,
         operations=epilogue.instructions,
+        rights=len(contraction.rhs),
     )
 
 

@@ -38,12 +38,14 @@ class ConsumerText(KernelText):
     @property
     def left(self) -> Matrix:
         """The matrix of which each consumer has its slice, as [slice, k]."""
-        return self.plan.b.transpose if self.swap_ab else self.plan.a
+        both = self.plan.contraction
+        return both.first.transpose if self.swap_ab else both.lhs
 
     @property
     def right(self) -> Matrix:
         """The one that all consumers of a tile share, as [k, other axis]."""
-        return self.plan.a.transpose if self.swap_ab else self.plan.b
+        both = self.plan.contraction
+        return both.lhs.transpose if self.swap_ab else both.first
 
     @property
     def side_word(self) -> str:

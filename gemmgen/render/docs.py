@@ -5,6 +5,7 @@ Everything is spelled from the plan; nothing here is kernel or launcher code.
 
 import re
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gemmgen.epilogue.checked import AXES, default_target
@@ -90,12 +91,18 @@ class Description:
     def formula(self) -> list[str]:
         """What is computed: one line when it is short, else a line a statement."""
         plan = self.plan
-        product = Binary("@", Name(plan.a.product_text), Name(plan.b.product_text))
+        lhs = Name(plan.contraction.lhs.product_text)
+        products: dict[str, Node] = {
+            name: Binary("@", lhs, Name(one.product_text))
+            for name, one in plan.contraction.products.items()
+        }
         first, *more = plan.epilogue.statements
-        if not more and list(names(first.value)).count("acc") == 1:
-            value = _substituted(first.value, product)
+        uses = list(names(first.value))
+        if not more and all(uses.count(name) == 1 for name in products):
+            value = _substituted(first.value, products)
             return [f"{first.target} = {spell(value, number=short_number)}"]
-        return [f"acc = {spell(product)}", *self.statements_in_spec]
+        sums = [f"{name} = {spell(product)}" for name, product in products.items()]
+        return [*sums, *self.statements_in_spec]
 
     @property
     def types(self) -> str:
@@ -133,7 +140,7 @@ class Description:
         plan = self.plan
         inputs = [
             f"{matrix.name} [{', '.join(AXIS_SIZES[axis] for axis in matrix.axes)}]"
-            for matrix in (plan.a, plan.b)
+            for matrix in plan.contraction.inputs
         ]
         inputs += [f"{one.name} {one.shape}" for one in plan.tensors]
         outputs = ", ".join(f"{one.name} [M, N]" for one in plan.results)
@@ -159,14 +166,17 @@ class Description:
     def shapes(self) -> str:
         """`a [M, K], b [K, N] → c [M, N], all fp16.`, as they are passed."""
         plan = self.plan
-        dtypes = [plan.dtype, plan.dtype]
+        inputs = plan.contraction.inputs
+        dtypes = [plan.dtype for _ in inputs]
         dtypes += [one.dtype for one in plan.tensors]
         dtypes += [one.dtype for one in plan.results]
         alike = len(set(dtypes)) == 1
         kinds = [""] * len(dtypes) if alike else [f" {dtype}" for dtype in dtypes]
-        tensors = [self.matrix_shape(plan.a) + kinds[0]]
-        tensors.append(self.matrix_shape(plan.b) + kinds[1])
-        for one, kind in zip(plan.tensors, kinds[2:], strict=False):
+        tensors = [
+            self.matrix_shape(one) + kind
+            for one, kind in zip(inputs, kinds, strict=False)
+        ]
+        for one, kind in zip(plan.tensors, kinds[len(inputs) :], strict=False):
             sizes = ", ".join(AXIS_SIZES[axis] for axis in one.axes)
             tensors.append(f"{one.name} [{self.leading(sizes)}]{kind}")
         results = [
@@ -188,9 +198,13 @@ class Description:
         return sizes.replace("M", "...")
 
 
-def _substituted(node: Node, product: Node) -> Node:
-    """The expression with `acc` replaced by the product."""
-    return mapped(node, lambda leaf: product if leaf == Name("acc") else leaf)
+def _substituted(node: Node, products: Mapping[str, Node]) -> Node:
+    """The expression with every sum replaced by its product."""
+
+    def leaf(part: Node) -> Node:
+        return products.get(part.name, part) if isinstance(part, Name) else part
+
+    return mapped(node, leaf)
 
 
 def _mapping(values: dict[str, str]) -> str:

@@ -37,7 +37,8 @@ class EpilogueText:
     @property
     def arguments(self) -> str:
         """Its parameters, which kernels call their values by as well."""
-        return ", ".join(["acc", *(one.name for one in self.plan.operands)])
+        sums = self.plan.contraction.accumulators
+        return ", ".join([*sums, *(one.name for one in self.plan.operands)])
 
     @property
     def call(self) -> str:

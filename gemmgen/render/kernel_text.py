@@ -33,9 +33,13 @@ class KernelText:
 
     @property
     def splits(self) -> bool:
-        """Whether K may come in splits, in one of the schedules that the kernel has."""
+        """Whether K may come in splits, in one of the schedules that the kernel has.
+
+        These meet in one sum, so that there is no other.
+        """
         served = self.plan.files[self.schedule.file]
-        return any(SCHEDULES[name].splits for name in served)
+        alone = len(self.plan.contraction.accumulators) == 1
+        return alone and any(SCHEDULES[name].splits for name in served)
 
     @property
     def decorator(self) -> str:
@@ -44,7 +48,7 @@ class KernelText:
         M is only compared with unless pointers run along it.
         """
         jit = "@triton.jit"
-        if self.plan.a.contiguous_axis != "m" or self.described("inputs"):
+        if self.plan.contraction.lhs.contiguous_axis != "m" or self.described("inputs"):
             jit = '@triton.jit(do_not_specialize=["M"])'
         if not self.plan.configs:
             return jit
@@ -61,7 +65,7 @@ class KernelText:
         plan, splits = self.plan, self.splits
         inputs, results = self.described("inputs"), self.described("results")
         tensors = [
-            *self._passed((plan.a, plan.b), inputs),
+            *self._passed(plan.contraction.inputs, inputs),
             *self.operand_parameters,
             *self._passed(plan.results, results),
             *(("partials_ptr", "counters_ptr") if splits else ()),
@@ -113,7 +117,7 @@ class KernelText:
         """The same by tensor: one of a vector, two of a matrix."""
         plan, found = self.plan, list[tuple[str, ...]]()
         if not self.described("inputs"):
-            found += [plan.a.strides, plan.b.strides]
+            found += [one.strides for one in plan.contraction.inputs]
         for one in plan.operands:
             if not (one.is_matrix and self.described("operands")):
                 found.append(one.strides)
@@ -141,13 +145,13 @@ class KernelText:
     @property
     def alignment(self) -> list[str]:
         """What tells the compiler that rows of A and B are aligned."""
-        (a, b), row = (self.plan.a, self.plan.b), "{}, {} = aligned({}, {}, ALIGN)"
-        lengths = a.stored_sizes[1], b.stored_sizes[1]
-        other = "_" if lengths[0] == lengths[1] else lengths[1]
-        return [
-            row.format(lengths[0], a.row_stride, lengths[0], a.row_stride),
-            row.format(other, b.row_stride, lengths[1], b.row_stride),
-        ]
+        told, lines = set[str](), list[str]()
+        for one in self.plan.contraction.inputs:
+            length, stride = one.stored_sizes[1], one.row_stride
+            name = "_" if length in told else length
+            told.add(length)
+            lines.append(f"{name}, {stride} = aligned({length}, {stride}, ALIGN)")
+        return lines
 
     @property
     def end_of_k(self) -> str:
@@ -155,54 +159,104 @@ class KernelText:
         return "k_end - k_begin" if self.splits else "K"
 
     @property
+    def range_of_k(self) -> str:
+        """From where to where it goes, where offsets are of the whole matrix."""
+        return "k_begin, k_end" if self.splits else "0, K"
+
+    @property
     def accumulator(self) -> str:
         """The accumulator's Triton type."""
         return f"tl.{DTYPES[self.plan.accumulator].triton}"
 
     @property
-    def dot(self) -> str:
-        """The product of one K block: A times B, both loaded as they are multiplied."""
-        return self._dot(self.plan.a.name, self.plan.b.name)
+    def dots(self) -> list[str]:
+        """The products of one K block, of matrices loaded as they are multiplied."""
+        lhs, products = self.plan.contraction.lhs, self.plan.contraction.products
+        return [self._dot(sum_, lhs.name, one.name) for sum_, one in products.items()]
 
     @property
-    def described_dot(self) -> str:
-        """`dot` of blocks that descriptors load as they are stored."""
-        return self._dot(self.plan.a.block(rows="m"), self.plan.b.block(rows="k"))
+    def described_dots(self) -> list[str]:
+        """`dots` of blocks that descriptors load as they are stored."""
+        lhs = self.plan.contraction.lhs.block(rows="m")
+        return [
+            self._dot(sum_, lhs, one.block(rows="k"))
+            for sum_, one in self.plan.contraction.products.items()
+        ]
 
     @property
-    def described_transposed_dot(self) -> str:
-        """The same, transposed: B's columns become the rows of the product."""
-        return self._dot(self.plan.b.block(rows="n"), self.plan.a.block(rows="k"))
+    def described_transposed_dots(self) -> list[str]:
+        """The same, transposed: columns of the right sides are rows of the products."""
+        lhs = self.plan.contraction.lhs.block(rows="k")
+        return [
+            self._dot(sum_, one.block(rows="n"), lhs)
+            for sum_, one in self.plan.contraction.products.items()
+        ]
 
-    def _dot(self, left: str, right: str) -> str:
-        arguments = [left, right, "acc"]
+    def _dot(self, sum_: str, left: str, right: str) -> str:
+        arguments = [left, right, sum_]
         if self.plan.precision:
             arguments.append(f'input_precision="{self.plan.precision}"')
         if self.plan.accumulator != UNANNOTATED:
             arguments.append(f"out_dtype={self.accumulator}")
-        return f"tl.dot({', '.join(arguments)})"
+        return f"{sum_} = tl.dot({', '.join(arguments)})"
 
     @property
-    def products(self) -> str:
-        """B's block times a row of A, element by element, in the accumulator's type."""
-        cast = (
-            ""
-            if self.plan.dtype == self.plan.accumulator
-            else f".to({self.accumulator})"
-        )
-        return f"{self.plan.b.name}{cast} * {self.plan.a.name}{cast}"
+    def streamed(self) -> list[Matrix]:
+        """A row of A, and right sides whose rows stream past it."""
+        rights = [one.transpose for one in self.plan.contraction.rhs]
+        return [self.plan.contraction.lhs, *rights]
 
     @property
-    def a_block(self) -> str:
-        """The load of a block of A through its descriptor."""
-        corner = self.plan.a.corner(m="tile_m * BLOCK_M", k="k")
-        return f"{self.plan.a.name}_desc.load({corner})"
+    def streamed_loads(self) -> list[str]:
+        """Their loads: what streams is read once."""
+        first, *others = self.streamed
+        address = "{0}_ptr + {0}_offs, mask={1}"
+        return [
+            f"{first.name} = tl.load("
+            f"{address.format(first.name, first.mask)}, other=0.0)",
+            *(
+                f"{one.name} = load_once({address.format(one.name, one.mask)})"
+                for one in others
+            ),
+        ]
 
     @property
-    def b_block(self) -> str:
-        """The load of a block of B through its descriptor."""
-        corner = self.plan.b.corner(n="tile_n * BLOCK_N", k="k")
-        return f"{self.plan.b.name}_desc.load({corner})"
+    def products(self) -> dict[str, str]:
+        """A right block times a row of A, element by element, in the sums' type.
+
+        By the name of what holds them until they are summed.
+        """
+        same = self.plan.dtype == self.plan.accumulator
+        cast = "" if same else f".to({self.accumulator})"
+        lhs, rhs = self.plan.contraction.lhs, self.plan.contraction.rhs
+        return {
+            name: f"{one.name}{cast} * {lhs.name}{cast}"
+            for name, one in zip(self._products, rhs, strict=True)
+        }
+
+    @property
+    def sums_of_products(self) -> list[str]:
+        """The statements that sum them, a row of the result."""
+        sums = self.plan.contraction.accumulators
+        return [
+            f"{sum_} = tl.sum({products}, axis=1)[None, :]"
+            for sum_, products in zip(sums, self._products, strict=True)
+        ]
+
+    @property
+    def _products(self) -> list[str]:
+        """What holds the products of each sum: `products`, or of several of that."""
+        sums = self.plan.contraction.accumulators
+        return [f"products_{one}" for one in sums] if sums[1:] else ["products"]
+
+    @property
+    def blocks(self) -> list[str]:
+        """The loads of a K block of every matrix through its descriptor."""
+        corner = {"m": "tile_m * BLOCK_M", "n": "tile_n * BLOCK_N", "k": "k"}
+        return [
+            f"{one.name} = {one.name}_desc.load({one.corner(**corner)})"
+            for one in self.plan.contraction.inputs
+        ]
 
     @property
     def offsets_of_pointers(self) -> list[str]:

@@ -25,11 +25,8 @@ class LauncherText:
     def launches(self) -> list[str]:
         """What `Launches` is told: axes of tensors, tiles, kernels by schedule."""
         plan = self.plan
-        axes: dict[str, tuple[str, ...]] = {plan.a.name: plan.a.stored_axes}
-        axes[plan.b.name] = plan.b.stored_axes
-        axes |= {one.name: one.axes for one in plan.operands}
-        axes |= {name: ("m", "n") for name in self.result_names}
-        told = ", ".join(f'"{name}": "{"".join(own)}"' for name, own in axes.items())
+        axes = {one.name: "".join(one.axes) for one in plan.passed}
+        told = ", ".join(f'"{name}": "{axes.get(name, "")}"' for name in self.launched)
         tiles = TILES.upper() if plan.rows else "()"
         kernels = [f"{file}={self._kernel(file)}" for file in plan.files]
         return [f"{{{told}}}", tiles, *kernels, *self._unlike_others]
@@ -52,8 +49,7 @@ class LauncherText:
     @property
     def input_names(self) -> list[str]:
         """A, B and the operands, as the launcher takes them."""
-        operands = [one.name for one in self.plan.operands]
-        return [self.plan.a.name, self.plan.b.name, *operands]
+        return self.plan.argument_names
 
     @property
     def result_names(self) -> list[str]:
@@ -80,10 +76,13 @@ class LauncherText:
 
         None where a tensor lies along M: its steps then depend on the number of rows.
         """
-        if not rows_first(self.plan.a, self.plan.tensors) or self.plan.configs:
+        if (
+            not rows_first(self.plan.contraction.lhs, self.plan.tensors)
+            or self.plan.configs
+        ):
             return []
         tensors = [one.name for one in self.plan.tensors if one.by_rows]
-        return [f'"{name}"' for name in (self.plan.a.name, *tensors)]
+        return [f'"{name}"' for name in (self.plan.contraction.lhs.name, *tensors)]
 
     @property
     def returned_type(self) -> str:
@@ -98,7 +97,8 @@ class LauncherText:
 
     def _input_checks(self) -> Iterator[str]:
         plan, leading = self.plan, OPERATIONS[self.plan.op].leading
-        a, b, torch_type = plan.a, plan.b, DTYPES[plan.dtype].torch
+        a, b = plan.contraction.lhs, plan.contraction.first
+        torch_type = DTYPES[plan.dtype].torch
         sizes = ", ".join(a.stored_sizes)
         shape = '..., "K"' if leading else ", ".join(f'"{s}"' for s in a.stored_sizes)
         bound = sizes.replace("M", "*batch") if leading else sizes
@@ -108,6 +108,8 @@ class LauncherText:
         )
         shape = ", ".join('"N"' if s == "N" else s for s in b.stored_sizes)
         yield f"{self._only_n} = " + self._check(b.name, shape, plan.dtype)
+        for other in plan.contraction.rhs[1:]:
+            yield self._check(other.name, ", ".join(other.stored_sizes), plan.dtype)
         for one in plan.operands:
             if one.is_number:
                 yield f'{one.name} = CHECK.number("{one.name}", {one.name})'
@@ -117,13 +119,13 @@ class LauncherText:
     @property
     def _only_n(self) -> str:
         """What a shape of B is unpacked to: K is known from A."""
-        sizes = self.plan.b.stored_sizes
+        sizes = self.plan.contraction.first.stored_sizes
         return ", ".join("N" if size == "N" else "_" for size in sizes)
 
     def _check(self, name: str, shape: str, dtype: str) -> str:
         return (
             f'CHECK.tensor("{name}", {name}, ({shape}), '
-            f"torch.{DTYPES[dtype].torch}, {self.plan.a.name}.device)"
+            f"torch.{DTYPES[dtype].torch}, {self.plan.contraction.lhs.name}.device)"
         )
 
     def _shape(self, axes: tuple[str, ...]) -> str:
@@ -149,8 +151,8 @@ class LauncherText:
     @property
     def kept_apart(self) -> list[str]:
         """The inputs that a result may not share memory with."""
-        tensors = [one for one in self.plan.tensors if one not in self.read_in_place]
-        return [self.plan.a.name, self.plan.b.name, *(one.name for one in tensors)]
+        in_place = [one.name for one in self.read_in_place]
+        return [one.name for one in self.plan.inputs if one.name not in in_place]
 
     @property
     def read_in_place(self) -> list[Operand]:
@@ -173,7 +175,7 @@ class LauncherText:
         if not OPERATIONS[self.plan.op].leading:
             return None
         columns = {one.name for one in self.plan.tensors if one.axes == ("m",)}
-        flat = [self.plan.a.name]
+        flat = [self.plan.contraction.lhs.name]
         flat += [one.name for one in self.plan.tensors if one.by_rows]
         flat += self.result_names
         return (

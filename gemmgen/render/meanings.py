@@ -76,6 +76,7 @@ def _epilogue(epilogue: Epilogue, new: dict[str, str]) -> Epilogue:
             for one in epilogue.statements
         ),
         tuple(replace(one, name=new[one.name]) for one in epilogue.operands),
+        epilogue.accumulators,
     )
 
 

@@ -73,12 +73,13 @@ class SpecializedText(ConsumerText):
     @property
     def arguments_of_specialize(self) -> str:
         """What the roles are passed, constants, how A and B lie."""
-        inputs = [self.moved_by(one.name) for one in (self.plan.a, self.plan.b)]
+        lhs, rhs = self.plan.contraction.lhs, self.plan.contraction.first
+        inputs = [self.moved_by(one.name) for one in (lhs, rhs)]
         operands = _OPERANDS if self.matrices else "()"
         passed = ["consume", _SUMS, *inputs, operands, "M", "N", "K"]
         how = [
-            f"A_K_MAJOR={along_k(self.plan.a)}",
-            f"B_K_MAJOR={along_k(self.plan.b)}",
+            f"A_K_MAJOR={along_k(lhs)}",
+            f"B_K_MAJOR={along_k(rhs)}",
             *["SWAP_AB=False"] * (not self.swap_ab),
         ]
         groups = passed, [*self.schedule.constants], how

@@ -11,13 +11,9 @@ import triton
 import triton.language as tl
 
 from .support import INTERPRETED
+from .tile import TYPE_NAMES
 
-SHORT_NAMES = {
-    torch.float16: "fp16",
-    torch.bfloat16: "bf16",
-    torch.float32: "fp32",
-    torch.float64: "fp64",
-}
+SHORT_NAMES = {getattr(torch, own): name for name, (own, _) in TYPE_NAMES.items()}
 
 
 @dataclass(frozen=True)

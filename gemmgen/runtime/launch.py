@@ -12,11 +12,14 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as GluonDes
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from .support import INTERPRETED
-from .tile import Tile
+from .tile import TYPE_NAMES, Tile
 
 # Whether descriptors can be asked to round, as those of newer Tritons can.
 ROUNDS = "round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__
 TF32 = 11  # CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 of CUDA's driver: what rounds, otherwise
+
+# By torch's names of types.
+IN_TRITON = dict(TYPE_NAMES.values())
 
 WORKSPACES: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
@@ -24,7 +27,7 @@ WORKSPACES: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 @functools.cache
 def shared_layout(rows: int, columns: int, dtype: torch.dtype) -> NVMMASharedLayout:
     """Return how a block lies in shared memory, for tensor core and tensor map."""
-    element = getattr(tl, str(dtype).removeprefix("torch."))
+    element = getattr(tl, IN_TRITON[str(dtype).removeprefix("torch.")])
     return NVMMASharedLayout.get_default_for([rows, columns], element)
 
 

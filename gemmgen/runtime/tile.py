@@ -20,6 +20,17 @@ MIN_K_BLOCKS_PER_SPLIT = (
     4  # K blocks of a part with FILL, half as many with 2 * FILL, one with 4 * FILL
 )
 
+# What torch and Triton call types, by the names that users know.
+TYPE_NAMES = {
+    "fp16": ("float16", "float16"),
+    "bf16": ("bfloat16", "bfloat16"),
+    "fp32": ("float32", "float32"),
+    "fp64": ("float64", "float64"),
+    "fp8_e4m3": ("float8_e4m3fn", "float8e4nv"),
+    "fp8_e5m2": ("float8_e5m2", "float8e5"),
+    "int8": ("int8", "int8"),
+}
+
 
 def cdiv(size: int, step: int) -> int:
     """Return size / step, rounded up. Triton's own takes 3 us of CPU."""

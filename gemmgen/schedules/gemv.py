@@ -52,7 +52,7 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
 
 def registers(tile: Tile, product: Product) -> int:
     """The products, summed last, four blocks loaded, addresses."""
-    return tile.n * tile.k // threads_of(tile) + 56
+    return product.rights * (tile.n * tile.k // threads_of(tile)) + 56
 
 
 def between_tiles(tile: Tile, rates: Rates, pause: Pause) -> float:

@@ -22,6 +22,8 @@ _APART = (
 
 def why_not(kernel: Kernel) -> str | None:
     """It serves what a sum in fp32 is exact enough for."""
+    if kernel.product.rights > 1:
+        return "the parts of a split K meet in one sum, of one right side"
     if kernel.product.mma.accumulator_words > 1:
         kind = kernel.product.kind
         return f"the parts of a split K are summed in fp32, which {kind} exceeds"

@@ -5,7 +5,7 @@ from itertools import product as every
 
 from gemmgen.hardware.targets import Rates, Target
 from gemmgen.runtime.tile import MOST_STORED, most_columns, pieces
-from gemmgen.schedules.parts.memory import round_up
+from gemmgen.schedules.parts.memory import MOST_ACCUMULATED, round_up
 from gemmgen.schedules.parts.schedule import (
     TILE,
     Kernel,
@@ -67,6 +67,8 @@ def takes_turns(tile: Tile) -> bool:
 def why_not(kernel: Kernel) -> str | None:
     """It serves what wgmma reads from shared memory, the left side from registers."""
     mma = kernel.product.mma
+    if kernel.product.rights > 1:
+        return "its consumers keep one sum, of one right side"
     if mma.terms > 1:
         return f"{mma.name} splits its operands in registers, wgmma reads shared memory"
     if mma.one_k_major and kernel.layout == "TN":
@@ -180,7 +182,7 @@ def _why_no_pieces(side: int, axis: str, product: Product) -> str | None:
 
 def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     """The ring, its barriers, consumers' tiles and what is passed to them."""
-    stage = (tile.m + tile.n) * tile.k * product.bytes
+    stage = product.rows(tile.m, tile.n) * tile.k * product.bytes
     barriers = 2 * round_up(8 * tile.stages, 16) + (32 if takes_turns(tile) else 0)
     passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
     passed += 16 * (consumers(tile) - 2)
@@ -204,7 +206,7 @@ def registers(tile: Tile, product: Product) -> int:
 
 def most_accumulated(tile: Tile) -> int:
     """Two thirds of those of a consumer, which holds no addresses."""
-    return 160 if consumers(tile) == 2 else 128
+    return 160 if consumers(tile) == 2 else MOST_ACCUMULATED
 
 
 def threads(tile: Tile) -> int:

@@ -66,6 +66,11 @@ class Costs:
         return self.timed(tile, product).predicted(tile, sizes, sms)
 
 
+def costed_as(product: Product) -> str | None:
+    """The kind whose costs are the product's; there are none of several right sides."""
+    return kind_of(product) if product.rights == 1 else None
+
+
 def kind_of(product: Product) -> str:
     """The kind of a product, whose tiles cost the same: `bf16` for fp16 too."""
     made = MMAS.get(product.kind)

@@ -9,7 +9,11 @@ from gemmgen.cost.resources import (
 from gemmgen.cost.split_product import line_bytes, most_accumulator_registers
 from gemmgen.cost.time import best_stages
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules.parts.memory import accumulator_registers, block_k
+from gemmgen.schedules.parts.memory import (
+    MOST_ACCUMULATED,
+    accumulator_registers,
+    block_k,
+)
 from gemmgen.schedules.parts.tile import GROUP_M, LINE_BYTES, Product, Tile
 
 _FMA_BLOCK_BYTES = LINE_BYTES // 2
@@ -59,8 +63,10 @@ def fallback_tiles(
             # The parts of a split product live in registers beside the accumulator.
             most = most_accumulator_registers(product, target)
             if asynchronous and product.mma.terms == 1:
-                most = 128
-            if accumulator_registers(tile, product) > min(most, 128 - spare_registers):
+                most = MOST_ACCUMULATED
+            if accumulator_registers(tile, product) > min(
+                most, MOST_ACCUMULATED - spare_registers
+            ):
                 continue
             stages = best_stages(tile, product, target)
             if name == "fma" and m == 128 and product.layout == "TT" and stages:

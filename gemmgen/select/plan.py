@@ -13,44 +13,33 @@ from gemmgen.epilogue.checked import Epilogue, Statement
 from gemmgen.epilogue.expression import Name
 from gemmgen.epilogue.parser import compile_epilogue
 from gemmgen.hardware.targets import TARGETS, Target
-from gemmgen.problem.bindings import operands_of, results_of
+from gemmgen.problem.bindings import operands_of, results_of, scaled, scales_of
+from gemmgen.problem.contraction import Contraction, contraction_of
+from gemmgen.problem.problem import Problem
 from gemmgen.problem.tensors import Operand, Result
 from gemmgen.problem.workload import product_of
 from gemmgen.schedules import SCHEDULES, by_file
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
-from gemmgen.select.costs import Costs, kind_of
+from gemmgen.select.costs import Costs, costed_as
 from gemmgen.select.table import BY_ARCHITECTURE, Row, Table
 from gemmgen.select.tiling import choose, schedule_text, tiles_text
 from gemmgen.select.tuning_file import Tuning, beside, costs_by_target
 from gemmgen.select.tuning_file import read as read_tuning
 from gemmgen.spec.parse import KernelSpec, Spec, read
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS
-from gemmgen.tables.layouts import LAYOUTS, Matrix
 from gemmgen.tables.operations import OPERATIONS
+from gemmgen.tables.scalings import SCALINGS
 from gemmgen.yaml.reader import file_bytes
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Problem):
     """One kernel, decided: nothing about it is left to a template.
 
     `tables` are what the dispatch table's `rows` come from; with runtime autotuning
     `configs` takes their place. `schedule` is what the spec says.
     """
 
-    name: str
-    op: str
-    layout: str
-    a: Matrix
-    b: Matrix
-    dtype: str
-    accumulator: str
-    out: str
-    precision: str | None
-    product: Product
-    epilogue: Epilogue
-    operands: tuple[Operand, ...]
-    results: tuple[Result, ...]
     schedule: str
     targets: tuple[str, ...]
     tables: tuple[Table, ...]
@@ -83,11 +72,6 @@ class Plan:
     def target(self, name: str) -> Target:
         """A target, with the rates that its tuning file has."""
         return next(table.gpu for table in self.tables if table.target == name)
-
-    @property
-    def tensors(self) -> tuple[Operand, ...]:
-        """The operands that are tensors."""
-        return tuple(one for one in self.operands if not one.is_number)
 
     @property
     def tiles(self) -> tuple[tuple[Target, Tile], ...]:
@@ -181,15 +165,13 @@ class _Planner:
 
     def plan(self) -> Plan:
         spec, operation = self.spec, OPERATIONS[self.spec.op]
-        layout = LAYOUTS[spec.layout]
-        a = Matrix(operation.a, ("m", "k"), layout.a_transposed)
-        b = Matrix(operation.b, ("k", "n"), layout.b_transposed)
+        contraction = contraction_of(operation, spec.layout)
         out, accumulator = self.dtypes()
         precision = self.precision()
-        epilogue = self.epilogue((a.name, b.name), operation.result)
+        epilogue = self.epilogue(contraction, operation.result)
         operands, results = self.bound(epilogue, accumulator, out)
-        product = product_of(spec, precision, epilogue, operands, results)
-        costs = costs_by_target(self.timed, kind_of(product))
+        product = product_of(spec, precision, contraction, epilogue, operands, results)
+        costs = costs_by_target(self.timed, costed_as(product))
         tables, configs = self.tiles(product, epilogue, costs)
         if self.errors or self.refused:
             raise SpecErrors(self.errors)
@@ -197,8 +179,7 @@ class _Planner:
             name=spec.name,
             op=spec.op,
             layout=spec.layout,
-            a=a,
-            b=b,
+            contraction=contraction,
             dtype=spec.dtype.a,
             accumulator=accumulator,
             out=out,
@@ -244,7 +225,8 @@ class _Planner:
             operands = operands_of(self.spec, epilogue, accumulator, out, self.fail)
             results = results_of(self.spec, epilogue, accumulator, out, self.fail)
         if self.refused & _OF_BINDINGS:
-            return (), (Result(epilogue.statements[0].target, "acc", out, accumulator),)
+            first = epilogue.statements[0].target
+            return (), (Result(first, epilogue.accumulators[0], out, accumulator),)
         return operands, results
 
     def dtypes(self) -> tuple[str, str]:
@@ -263,6 +245,10 @@ class _Planner:
                 "dtype", "acc",
                 message=f"{names.a} accumulates in {row.accumulator}, not {names.acc}",
             )  # fmt: skip
+        for target in self.targets:
+            if target.architecture < row.since:
+                message = f"{names.a} needs sm_{row.since}, {target.name} is a target"
+                self.fail("dtype", message=message)
         if names.out not in row.outputs:
             self.fail(
                 "dtype", "out",
@@ -282,19 +268,24 @@ class _Planner:
             )
         return None
 
-    def epilogue(self, taken: tuple[str, ...], result: str) -> Epilogue:
-        """The epilogue, none of whose names is one of A, B or the kernels.
+    def epilogue(self, contraction: Contraction, result: str) -> Epilogue:
+        """The epilogue, none of whose names is one of the inputs or the kernels.
 
-        The bare product if it is refused, or the operation, whose names it uses.
+        A bare sum if it is refused, or the operation, whose names it uses.
         """
-        spec = self.spec
+        spec, sums = self.spec, contraction.accumulators
+        scaling = SCALINGS[spec.scaling]
+        taken = [one.name for one in contraction.inputs]
+        taken += scales_of(scaling, contraction)
         kernels = [spec.name + row.kernel_suffix for row in SCHEDULES.values()]
         if not self.refused & {"op", "epilogue"}:
             try:
-                return compile_epilogue(
-                    spec.epilogue, result, (*taken, *kernels), spec.inside_epilogue
-                )
-            except SpecErrors as found:
+                found = compile_epilogue(
+                    spec.epilogue, sums, result, (*taken, *kernels),
+                    spec.inside_epilogue,
+                )  # fmt: skip
+                return scaled(found, scaling, contraction)
+            except SpecErrors as wrong:
                 self.refused.add("epilogue")
-                self.errors += found.errors
-        return Epilogue((Statement(result, Name("acc"), ("m", "n")),), ())
+                self.errors += wrong.errors
+        return Epilogue((Statement(result, Name(sums[0]), ("m", "n")),), (), sums)

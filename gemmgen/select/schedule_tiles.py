@@ -2,12 +2,16 @@
 
 from dataclasses import replace
 
-from gemmgen.cost.resources import instruction
+from gemmgen.cost.resources import instruction, why_not_compiled
 from gemmgen.cost.split_product import line_bytes, most_accumulator_registers
 from gemmgen.cost.time import best_stages
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import SCHEDULES, schedule_of
-from gemmgen.schedules.parts.memory import accumulator_registers, block_k
+from gemmgen.schedules.parts.memory import (
+    MOST_ACCUMULATED,
+    accumulator_registers,
+    block_k,
+)
 from gemmgen.schedules.parts.tile import GROUP_M, LINE_BYTES, Product, Tile
 
 _FMA = (32, 32)
@@ -30,7 +34,7 @@ def schedule_tiles(
         k = block_k(blocks * line, product)
         tile = Tile(m, n, k, GROUP_M, 1, warps, schedule, split_k)
         fma = not row.memory_bound and instruction(tile, product, target) == "fma"
-        if fma != ((m, n) == _FMA):
+        if fma != ((m, n) == _FMA) or why_not_compiled(tile, product, target):
             continue
         stages = best_stages(tile, product, target)
         if stages and holds(tile, product, target, live_tiles):
@@ -48,9 +52,9 @@ def holds(tile: Tile, product: Product, target: Target, live_tiles: int) -> bool
 
     The parts of a product split in three live there too.
     """
-    most = most_accumulator_registers(product, target)
-    if accumulator_registers(tile, product) <= most:
+    own = accumulator_registers(tile, product)
+    if own <= most_accumulator_registers(product, target):
         return True
-    return product.mma.terms == 1 and live_tiles <= schedule_of(tile).spare_tiles(
-        product
-    )
+    spare = schedule_of(tile).spare_tiles(product)
+    whole = product.mma.terms == 1 and own <= MOST_ACCUMULATED
+    return whole and live_tiles <= spare

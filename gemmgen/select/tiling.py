@@ -256,7 +256,7 @@ def _listed(spec: KernelSpec, product: Product, target: Target) -> list[Tile]:
 
 def _default_warps(m: int, n: int, product: Product) -> int:
     """Warps that keep the accumulator at 64 registers a thread, 4 to 8."""
-    words = m * n * product.mma.accumulator_words
+    words = m * n * product.rights * product.mma.accumulator_words
     return 4 if words <= 64 * 32 * 4 else 8
 
 

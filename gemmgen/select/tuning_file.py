@@ -123,8 +123,10 @@ def beside(spec: Path) -> list[Path]:
     return sorted((spec.parent / FOLDER).glob("*.yaml"))
 
 
-def costs_by_target(tunings: Sequence[Tuning], kind: str) -> dict[str, Costs]:
-    """What tiles of a kind of product cost, by target."""
+def costs_by_target(tunings: Sequence[Tuning], kind: str | None) -> dict[str, Costs]:
+    """What tiles of a kind of product cost, by target; of none, nothing is known."""
+    if kind is None:
+        return {}
     return {one.target: one.costs[kind] for one in tunings if kind in one.costs}
 
 

@@ -14,11 +14,12 @@ from gemmgen.epilogue.shorthand import Piece, expand, step_at
 from gemmgen.hardware.gpus import target_named
 from gemmgen.schedules import SCHEDULES
 from gemmgen.spec.for_each import Draft, check_size, drafts
-from gemmgen.spec.schema import AUTO, SCALINGS, VERSION, DtypeMap, Tile
+from gemmgen.spec.schema import AUTO, VERSION, DtypeMap, Tile
 from gemmgen.spec.validation import check
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import LAYOUTS
 from gemmgen.tables.operations import OPERATIONS
+from gemmgen.tables.scalings import SCALINGS
 from gemmgen.yaml.reader import load
 from gemmgen.yaml.tree import UNKNOWN, Node
 
@@ -51,6 +52,7 @@ class KernelSpec:
     dtype: Dtypes
     precision: str | None
     layout: str
+    scaling: str
     epilogue: str
     operands: dict[str, str]
     outputs: tuple[tuple[str, str | None], ...]
@@ -162,8 +164,7 @@ def _complaints(draft: Draft) -> Iterator[tuple[Path, str]]:
             yield path, not_built(f"dtype '{name}'")
     for index, tile in enumerate(_tiles(draft)):
         yield from _about_tile(draft, index, tile)
-    if (_given(draft, "scaling") or SCALINGS[0]) != SCALINGS[0]:
-        yield ("scaling",), not_built(f"scaling '{_given(draft, 'scaling')}'")
+    yield from _about_scaling(draft)
     if _given(draft, "batch_invariant"):
         yield ("batch_invariant",), not_built("batch_invariant: true")
 
@@ -179,6 +180,15 @@ def _about_op(draft: Draft) -> Iterator[tuple[Path, str]]:
         yield (), f"kernel has no 'layout', which {op} needs {one_of(LAYOUTS)}"
     elif operation.layout and layout not in (None, operation.layout):
         yield ("layout",), f"{op} is always {operation.layout}, not {layout}"
+
+
+def _about_scaling(draft: Draft) -> Iterator[tuple[Path, str]]:
+    scaling = SCALINGS[_scaling(draft)]
+    if not scaling.built:
+        yield ("scaling",), not_built(f"scaling '{scaling.name}'")
+    elif scaling.lhs is not None and not DTYPES[_dtypes(draft).a].scaled:
+        message = f"scaling is for fp8 and int8 inputs; dtype is {_dtypes(draft).a}"
+        yield ("scaling",), message
 
 
 def _about_tile(draft: Draft, index: int, tile: Tile) -> Iterator[tuple[Path, str]]:
@@ -216,6 +226,10 @@ def _schedule(draft: Draft) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
+def _scaling(draft: Draft) -> str:
+    return _given(draft, "scaling") or next(iter(SCALINGS))
+
+
 def _outputs(draft: Draft) -> tuple[tuple[str, str | None], ...]:
     value = _given(draft, "outputs") or ()
     if isinstance(value, Mapping):
@@ -230,11 +244,12 @@ def _dtypes(draft: Draft) -> Dtypes:
     return Dtypes(value.a, value.b or value.a, value.acc, value.out or value.a)
 
 
-def _epilogue(draft: Draft) -> tuple[Piece, ...]:
+def _epilogue(draft: Draft, product: str) -> tuple[Piece, ...]:
+    """The epilogue, that of the bare `product` if it is left out, in pieces."""
     value = _given(draft, "epilogue")
-    return (
-        (Piece(value, None),) if isinstance(value, str) else expand(tuple(value or ()))
-    )
+    if isinstance(value, str):
+        return (Piece(value, None),)
+    return expand(tuple(value or ()), product)
 
 
 def _kernel(draft: Draft, mistakes: Mistakes) -> KernelSpec:
@@ -245,7 +260,8 @@ def _kernel(draft: Draft, mistakes: Mistakes) -> KernelSpec:
     refused = {str(path[0]) for path, _ in complaints if path}
     refused |= {key for key, one in draft.settings.items() if one.value is UNKNOWN}
     refused |= {"op", "dtype"} - draft.settings.keys()
-    op, pieces = _given(draft, "op") or next(iter(OPERATIONS)), _epilogue(draft)
+    op = _given(draft, "op") or next(iter(OPERATIONS))
+    pieces = _epilogue(draft, OPERATIONS[op].epilogue)
     layout = OPERATIONS[op].layout or _given(draft, "layout")
     refused |= set() if layout else {"layout"}
     return KernelSpec(
@@ -254,6 +270,7 @@ def _kernel(draft: Draft, mistakes: Mistakes) -> KernelSpec:
         dtype=_dtypes(draft),
         precision=_given(draft, "precision"),
         layout=layout or next(iter(LAYOUTS)),
+        scaling=next(iter(SCALINGS)) if "scaling" in refused else _scaling(draft),
         epilogue="".join(piece.text for piece in pieces),
         operands=_given(draft, "operands") or {},
         outputs=_outputs(draft),

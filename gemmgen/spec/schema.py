@@ -24,9 +24,9 @@ from gemmgen.spec.value_types import Choice, Exactly, Flag, Identifier, Several,
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS, unknown_dtype
 from gemmgen.tables.layouts import LAYOUTS
 from gemmgen.tables.operations import OPERATIONS
+from gemmgen.tables.scalings import SCALINGS
 
 VERSION = 1
-SCALINGS = ("none", "tensor", "row", "block128")
 AUTO = "auto"
 ACCUMULATORS = tuple(dict.fromkeys(row.accumulator for row in DTYPES.values()))
 
@@ -170,7 +170,7 @@ class Settings(Model):
     layout: Annotated[str, Choice("layout", tuple(LAYOUTS))] = _key(
         "Whether A and B are passed as they are (N) or transposed (T).", "NT"
     )
-    scaling: Annotated[str, Choice("scaling", SCALINGS)] = _key(
+    scaling: Annotated[str, Choice("scaling", tuple(SCALINGS))] = _key(
         "Scales of fp8 and int8 inputs; default: none.", "row"
     )
     epilogue: Epilogue = _key(

@@ -6,21 +6,21 @@ Plain data; nothing here imports torch or triton.
 from dataclasses import dataclass
 
 from gemmgen.base.errors import one_of, quoted, unknown
+from gemmgen.runtime.tile import TYPE_NAMES
 
 
 @dataclass(frozen=True)
 class Dtype:
     """One element type.
 
-    `roundoff` is the unit roundoff 2^-p (p significand bits) of rounding to nearest
-    even, `smallest_dot_k` the least K of a tile that Triton multiplies, `outputs` the
-    types that a kernel with these inputs may return. A `precise` one is multiplied
-    with one of the PRECISIONS.
+    Launchers know what torch and Triton call it, and so do these rows. `roundoff` is
+    the unit roundoff 2^-p (p significand bits) of rounding to nearest even,
+    `smallest_dot_k` the least K of a tile that Triton multiplies, `outputs` the types
+    that a kernel with these inputs may return. Triton multiplies it on architectures
+    from `since`. A `precise` one is multiplied with one of the PRECISIONS.
     """
 
     name: str
-    torch: str
-    triton: str
     bytes: int
     accumulator: str
     smallest_dot_k: int
@@ -28,6 +28,22 @@ class Dtype:
     outputs: tuple[str, ...]
     built: bool = True
     precise: bool = False
+    since: int = 0
+
+    @property
+    def torch(self) -> str:
+        """torch's name for it."""
+        return TYPE_NAMES[self.name][0]
+
+    @property
+    def scaled(self) -> bool:
+        """Whether it holds so few bits that scales go with it."""
+        return self.bytes == 1
+
+    @property
+    def triton(self) -> str:
+        """Triton's name for it."""
+        return TYPE_NAMES[self.name][1]
 
 
 _FLOATS = ("fp16", "bf16", "fp32")
@@ -37,17 +53,13 @@ UNANNOTATED = "fp32"
 DTYPES: dict[str, Dtype] = {
     row.name: row
     for row in (
-        Dtype("fp16", "float16", "float16", 2, "fp32", 16, 2.0**-11, _FLOATS),
-        Dtype("bf16", "bfloat16", "bfloat16", 2, "fp32", 16, 2.0**-8, _FLOATS),
-        Dtype(
-            "fp32", "float32", "float32", 4, "fp32", 16, 2.0**-24, _FLOATS, precise=True
-        ),
-        Dtype("fp64", "float64", "float64", 8, "fp64", 16, 2.0**-53, ("fp64", "fp32")),
-        Dtype(
-            "fp8_e4m3", "float8_e4m3fn", "float8e4nv", 1, "fp32", 32, 2.0**-4, (), False
-        ),
-        Dtype("fp8_e5m2", "float8_e5m2", "float8e5", 1, "fp32", 32, 2.0**-3, (), False),
-        Dtype("int8", "int8", "int8", 1, "int32", 32, 0.5, (), False),
+        Dtype("fp16", 2, "fp32", 16, 2.0**-11, _FLOATS),
+        Dtype("bf16", 2, "fp32", 16, 2.0**-8, _FLOATS),
+        Dtype("fp32", 4, "fp32", 16, 2.0**-24, _FLOATS, precise=True),
+        Dtype("fp64", 8, "fp64", 16, 2.0**-53, ("fp64", "fp32")),
+        Dtype("fp8_e4m3", 1, "fp32", 32, 2.0**-4, _FLOATS, built=False, since=89),
+        Dtype("fp8_e5m2", 1, "fp32", 32, 2.0**-3, _FLOATS, built=False),
+        Dtype("int8", 1, "int32", 32, 0.5, (), False),
     )
 }
 
@@ -85,10 +97,12 @@ class Mma:
     fp64, "fma" multiply-adds. Several `terms` are products of matrices that add up to
     one, of operands that are split in registers. Where it is `k_major`, wgmma and
     tcgen05 read operands along K alone (PTX ISA). Operands of what `rounds` are rounded
-    as they are loaded, since its unit cuts them. An element of the accumulator has
-    `accumulator_words` of 32 bits. `rate` is the key of the rate that a target has for
-    one term, `timed_as` the kind that takes the same time, `ptx` the operands' type in
-    instructions, of tcgen05 `tcgen05_kind`. `title` is how people are told of it.
+    as they are loaded, since its unit cuts them; what cutting costs, `cut`, is relative
+    to the sum of absolute products. An element of the accumulator has
+    `accumulator_words` of 32 bits. One term goes at `pace` times the rate of a target
+    that `rate` is the key of; `timed_as` is the kind that takes the same time. `ptx` is
+    the operands' type in instructions, of tcgen05 `tcgen05_kind`. `title` is how people
+    are told of it.
     """
 
     name: str
@@ -97,6 +111,8 @@ class Mma:
     terms: int = 1
     k_major: bool = False
     rounds: bool = False
+    cut: float = 0.0
+    pace: float = 1.0
     accumulator_words: int = 1
     timed_as: str = ""
     ptx: str = ""
@@ -114,10 +130,16 @@ MMAS: dict[str, Mma] = {
     for row in (
         Mma("fp16", "half", timed_as="bf16", ptx="f16", tcgen05_kind="f16"),
         Mma("bf16", "half", ptx="bf16", tcgen05_kind="f16"),
-        Mma("tf32", "tf32", k_major=True, rounds=True, ptx="tf32", tcgen05_kind="tf32"),
-        Mma("tf32x3", "tf32", terms=3, k_major=True, ptx="tf32", tcgen05_kind="tf32"),
+        Mma(
+            "tf32", "half", k_major=True, rounds=True, cut=2.0**-9 + 2.0**-20,
+            pace=0.5, ptx="tf32", tcgen05_kind="tf32",
+        ),
+        Mma(
+            "tf32x3", "half", terms=3, k_major=True, cut=3 * 2.0**-20,
+            pace=0.5, ptx="tf32", tcgen05_kind="tf32",
+        ),
         Mma("ieee", "fp32", unit="fma", title="fp32 with precision ieee"),
         Mma("fp64", "fp64", unit="double", accumulator_words=2),
     )
-}
-"""By dtype, of fp32 by precision."""
+}  # fmt: skip
+"""By dtype, of fp32 by precision; tf32 goes at half the pace of fp16 since Ampere."""

@@ -68,6 +68,10 @@ class Matrix:
         """The kernel's stride arguments, in logical order."""
         return strides_of(self.name, self.axes)
 
+    def stride(self, axis: str) -> str:
+        """That along an axis."""
+        return stride_name(self.name, axis)
+
     @property
     def row_stride(self) -> str:
         """The stride argument from one row of the tensor passed to the next."""

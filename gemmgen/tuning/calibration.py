@@ -10,7 +10,7 @@ from gemmgen.cost.time import predicted_time
 from gemmgen.hardware.targets import TARGETS, Rates, Target
 from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select import tuning_file
-from gemmgen.select.costs import kind_of
+from gemmgen.select.costs import costed_as
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tuning_file import Tuning
 from gemmgen.spec.shapes import Shape
@@ -70,7 +70,7 @@ def calibrate(specs: Sequence[Path], on_step: OnStep | None = None) -> dict[Path
         tuning = replace(tuning, rates=target.rates)
         for name, known in tuning.kernels.items():
             if name in plans:
-                costs = kind_of(plans[name].product) in tuning.costs
+                costs = costed_as(plans[name].product) in tuning.costs
                 again = measured(plans[name], target, known.times, costs)
                 tuning = write(path, tuning, name, again)
     return fits

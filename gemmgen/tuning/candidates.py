@@ -6,7 +6,7 @@ Wider than what `tiles: auto` chooses from, since here a wrong guess costs littl
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 
-from gemmgen.cost.resources import fits, spills
+from gemmgen.cost.resources import fits, spills, why_not_compiled
 from gemmgen.cost.time import predicted_time
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import SCHEDULES, named, schedule_of, why_not
@@ -111,7 +111,7 @@ def _deepest(tile: Tile, plan: Plan, target: Target) -> Tile | None:
     most = schedule_of(tile).most_accumulated(tile)
     if accumulator_registers(tile, plan.product) > most:
         return None
-    if spills(tile, plan.product):
+    if spills(tile, plan.product) or why_not_compiled(tile, plan.product, target):
         return None
     for stages in range(tile.stages, 1, -1):
         deep = replace(tile, stages=stages)

@@ -7,7 +7,7 @@ from functools import partial
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import GROUP_M, Tile
-from gemmgen.select.costs import Costs, kind_of
+from gemmgen.select.costs import Costs, costed_as
 from gemmgen.select.plan import Plan
 from gemmgen.select.tuning_file import Measured, Tuning
 from gemmgen.tuning.candidates import AS_SLOW, KEPT, searched
@@ -54,7 +54,8 @@ def kinds(
     """
     found: dict[str, list[Sample]] = {}
     for name, measured in kernels.items():
-        if name not in plans:
+        kind = costed_as(plans[name].product) if name in plans else None
+        if kind is None:
             continue
         product = plans[name].product
         tried = set(filter(_costed, searched(plans[name], target)))
@@ -64,7 +65,7 @@ def kinds(
                 # The slowest may have been left out, and else those that were far off.
                 slowest = max(times.values())
                 least = slowest if len(times) >= KEPT else AS_SLOW * min(known.values())
-                samples = found.setdefault(kind_of(product), [])
+                samples = found.setdefault(kind, [])
                 samples.append(Sample(product, shape, known, least, tried))
     return {kind: each for kind, each in found.items() if len(each) >= LEAST}
 

@@ -14,7 +14,7 @@ from gemmgen.measurement import Gpu, environment
 from gemmgen.measurement.gpu import architecture, require
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select import tuning_file
-from gemmgen.select.costs import kind_of
+from gemmgen.select.costs import costed_as
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tile_text import format_tile
 from gemmgen.select.tuning_file import Measured, Tuning
@@ -69,7 +69,7 @@ def tune(
                 on_done(f"{name} {shape}")
             # Choosing takes a while: an interrupted run leaves the rules there were.
             tuning = write(path, tuning, name, replace(was, times=dict(times)))
-        costs = kind_of(trial.plan.product) in kinds(plans, target, tuning.kernels)
+        costs = costed_as(trial.plan.product) in kinds(plans, target, tuning.kernels)
         tuning = write(path, tuning, name, measured(plans[name], target, times, costs))
         _tell(on_left_out, name, trial)
     rewrite(path, with_costs(tuning, plans, target, on_fitted))

@@ -83,7 +83,7 @@ class Trial:
         """The schedules whose descriptors can describe these tensors."""
         plan, tensors = self.plan, given.tensors
         by_role = {
-            "inputs": (tensors[plan.a.name], tensors[plan.b.name]),
+            "inputs": [tensors[one.name] for one in plan.contraction.inputs],
             "operands": [
                 tensors[tensor.name] for tensor in plan.tensors if tensor.is_matrix
             ],

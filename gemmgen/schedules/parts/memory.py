@@ -13,6 +13,10 @@ _BESIDE_POINTERS, _BESIDE_DESCRIPTORS = 72, 26
 """Registers beside the accumulator, without an epilogue (Triton 3.6, sm_90): about so
 many for pointers and masks, exactly so many in every tile compiled for descriptors."""
 
+MOST_ACCUMULATED = 128
+"""32-bit registers of a thread's sums; the rest is for addresses and the epilogue. Two
+sums of 128x128 in 4 warps, 256, spill 520 bytes (bf16, tma, Triton 3.6, sm_90)."""
+
 
 def block_k(wanted: int, product: Product) -> int:
     """The k of a block that takes so many bytes of a row; units want 16 at least."""
@@ -42,16 +46,17 @@ def ring_blocks(stages: int, unit: str) -> int:
 def ring_memory(tile: Tile, product: Product, unit: str, columns: int) -> int:
     """Bytes of the ring of K blocks of A and B, as pointers fill it.
 
-    A product split in three keeps two parts of its right block, of so many `columns`,
-    instead of the last stage. tcgen05 adds 8 bytes for a barrier, 16 when loads
-    overlap.
+    A product split in three keeps two parts of each right block, of so many `columns`,
+    instead of the last stage. tcgen05 adds 8 bytes for a barrier of each product, 16
+    when loads overlap.
     """
-    stage = (tile.m + tile.n) * tile.k * product.bytes
+    stage = product.rows(tile.m, tile.n) * tile.k * product.bytes
     ring = ring_blocks(tile.stages, unit) * stage
     if unit in ("wgmma", "tcgen05") and product.mma.terms > 1:
-        ring += 2 * columns * tile.k * product.bytes - stage
+        ring += 2 * product.rights * columns * tile.k * product.bytes - stage
     if unit == "tcgen05":
-        ring += 8 if tile.stages == 1 or product.mma.terms > 1 else 16
+        alone = tile.stages == 1 or product.mma.terms > 1
+        ring += product.rights * (8 if alone else 16)
     return ring
 
 
@@ -73,10 +78,9 @@ def round_up(size: int, unit: int) -> int:
 
 
 def accumulator_registers(tile: Tile, product: Product) -> int:
-    """32-bit registers of the accumulator in each thread."""
-    return math.ceil(
-        tile.m * tile.n * product.mma.accumulator_words / (32 * tile.warps)
-    )
+    """32-bit registers of the accumulators in each thread."""
+    words = product.rights * product.mma.accumulator_words
+    return math.ceil(tile.m * tile.n * words / (32 * tile.warps))
 
 
 def registers_by_pointers(tile: Tile, product: Product) -> int:

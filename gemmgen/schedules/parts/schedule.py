@@ -5,7 +5,11 @@ from dataclasses import dataclass
 
 from gemmgen.hardware.targets import Rates, Target
 from gemmgen.runtime.tile import KERNELS
-from gemmgen.schedules.parts.memory import registers_by_pointers, threads_of
+from gemmgen.schedules.parts.memory import (
+    MOST_ACCUMULATED,
+    registers_by_pointers,
+    threads_of,
+)
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 
 TILE = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
@@ -80,8 +84,8 @@ def _one_tile(product: Product) -> int:
     return 1
 
 
-def _half(tile: Tile) -> int:
-    return 128
+def _most(tile: Tile) -> int:
+    return MOST_ACCUMULATED
 
 
 def _once(tile: Tile) -> int:
@@ -163,7 +167,7 @@ class Schedule:
 
     registers: Callable[[Tile, Product], int] = registers_by_pointers
     """32-bit registers of a thread: what the compiler gives, without an epilogue."""
-    most_accumulated: Callable[[Tile], int] = _half
+    most_accumulated: Callable[[Tile], int] = _most
     """Registers of a thread that a sum may take; the rest is for the epilogue."""
     threads: Callable[[Tile], int] = threads_of
     """Threads of a program."""

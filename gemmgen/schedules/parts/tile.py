@@ -31,7 +31,8 @@ class Product:
     of all buffers for results and operands [m, n] together, `vector_bytes` that of the
     largest operand [m] or [n], `matrix_bytes` and `result_bytes` those of all operands
     [m, n] and of all results together. `passed` counts operands, and results beyond
-    the first. `operations` is what the epilogue computes for an element.
+    the first. `operations` is what the epilogue computes for an element. A is
+    multiplied with so many `rights`, each of which has its own sum.
     """
 
     kind: str
@@ -44,11 +45,16 @@ class Product:
     result_bytes: int = 0
     passed: int = 0
     operations: int = 0
+    rights: int = 1
 
     @property
     def mma(self) -> Mma:
         """How it is made."""
         return MMAS[self.kind]
+
+    def rows(self, m: int, n: int) -> int:
+        """Lines along K of all that is multiplied: of A, and of each right side."""
+        return m + self.rights * n
 
 
 @dataclass(frozen=True)

@@ -74,8 +74,7 @@ class Case:
 
 def input_tensors(plan: Plan) -> list[str]:
     """The inputs that are tensors, in the launcher's order."""
-    tensors = [operand.name for operand in plan.operands if not operand.is_number]
-    return [plan.a.name, plan.b.name, *tensors]
+    return [one.name for one in plan.inputs]
 
 
 def numbers(plan: Plan) -> list[str]:
@@ -85,8 +84,7 @@ def numbers(plan: Plan) -> list[str]:
 
 def describe_case(plan: Plan, case: Case) -> str:
     """A case of a kernel, in a line."""
-    outputs = [result.name for result in plan.results]
-    return case.described([*input_tensors(plan), *outputs], numbers(plan))
+    return case.described([one.name for one in plan.passed], numbers(plan))
 
 
 def interpreted_cases(
@@ -105,7 +103,7 @@ def interpreted_cases(
         unit = _DESCRIBED // plan.product.bytes if fitting else 1
         sizes = _many(draw, block, programs) if programs else _few(draw, block, unit)
         m, n, k = sizes[0], *(_up(size, unit) for size in sizes[1:])
-        if plan.a.transposed:
+        if plan.contraction.lhs.transposed:
             m = _up(m, unit)
 
         def view(role: str) -> str:
@@ -114,7 +112,7 @@ def interpreted_cases(
             return draw(strategies.sampled_from(DESCRIBABLE if held else free))  # type: ignore[no-any-return]
 
         views = [view("inputs"), view("inputs")]
-        views += [view("operands") for _ in input_tensors(plan)[2:]]
+        views += [view("operands") for _ in plan.tensors]
         views += [view("results") for _ in plan.results]
         return _filled(draw, plan, Case(draw(_rows(plan, m)), n, k, views=tuple(views)))
 
@@ -163,7 +161,7 @@ def compiled_cases(
         fitting = described and draw(strategies.sampled_from((True, True, True, False)))
         aligned = fitting or draw(strategies.booleans())
         m = draw(_near(block.m, 3, 257, 1021))
-        if plan.a.transposed:
+        if plan.contraction.lhs.transposed:
             m = _aligned(m, aligned)
         n, k = (
             _aligned(draw(_near(side, 3, 331, 2003)), aligned)

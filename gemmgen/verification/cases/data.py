@@ -1,5 +1,6 @@
 """What tensors hold in an example: kinds of data, each good at showing some faults."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -86,8 +87,7 @@ def _positive(source: Source, shape: Shape) -> Tensor:
 
 def _scattered(source: Source, shape: Shape) -> Tensor:
     """Magnitudes far apart, as far as the dtype and exp in an epilogue bear."""
-    narrow = torch.finfo(torch_dtype(source.plan.dtype)).max < 2.0**16
-    reach = 4 if not source.matrix else 7 if narrow else 16
+    reach = min(16, int(_octaves(source) / 2 - 1)) if source.matrix else 4
     return source.normal(shape) * torch.exp2(source.whole(shape, reach))
 
 
@@ -117,7 +117,12 @@ def _cancelling(source: Source, shape: Shape) -> Tensor:
     rest.zero_()
     last = data.narrow(source.along, data.shape[source.along] - half, half)
     last.copy_(-back if source.opposed else back)
-    return 2**11 * data
+    return 2.0 ** min(11, _octaves(source) - 5) * data
+
+
+def _octaves(source: Source) -> int:
+    """So many octaves above 1 has the type of A and B: 16 of fp16."""
+    return math.ceil(math.log2(torch.finfo(torch_dtype(source.plan.dtype)).max))
 
 
 KINDS: dict[str, Callable[[Source, Shape], Tensor]] = {

@@ -82,18 +82,16 @@ def _constants(plan: Plan, tile: Tile) -> dict[str, Any]:
 
 
 def _unit_strides(plan: Plan) -> list[str]:
-    matrices = [plan.a, plan.b, *(one.matrix for one in plan.results)]
+    matrices = [*plan.contraction.inputs, *(one.matrix for one in plan.results)]
     units = [m.strides[m.axes.index(m.contiguous_axis)] for m in matrices]
     return units + [one.strides[-1] for one in plan.operands if one.axes]
 
 
 def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
     """The type of each parameter that is a tensor, as a pointer and as a descriptor."""
-    dtypes = {plan.a.name: plan.dtype, plan.b.name: plan.dtype}
-    dtypes |= {one.name: one.dtype for one in plan.tensors}
-    dtypes |= {one.name: one.dtype for one in plan.results}
+    dtypes = {one.name: one.dtype for one in plan.passed}
     types = {"partials_ptr": "*fp32", "counters_ptr": "*i32"}
-    matrices = [plan.a, plan.b, *(one.matrix for one in plan.results)]
+    matrices = [*plan.contraction.inputs, *(one.matrix for one in plan.results)]
     matrices += [Matrix(one.name, ("m", "n")) for one in plan.tensors if one.is_matrix]
     shared = ""
     if kernel.is_gluon():
@@ -102,7 +100,7 @@ def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
     for name, dtype in dtypes.items():
         types[f"{name}_ptr"] = f"*{_element(dtype)}"
     for matrix in matrices:
-        beside = matrix not in (plan.a, plan.b)
+        beside = matrix not in plan.contraction.inputs
         boxes = tile.launched.boxes(matrix.stored_axes, shared, beside)
         for suffix, box in zip(("_desc", "_rest_desc"), boxes, strict=False):
             described = _descriptor(box, dtypes[matrix.name], kernel.is_gluon())

@@ -6,7 +6,6 @@ from dataclasses import replace
 from gemmgen.select.plan import Plan
 from gemmgen.tables.operations import OPERATIONS
 from gemmgen.verification.cases.cases import Case, input_tensors, numbers
-from gemmgen.verification.cases.roles import tensor_roles
 from gemmgen.verification.cases.views import DESCRIBABLE, FOR_OUTPUTS, INDESCRIBABLE
 from gemmgen.verification.oracle.comparison import Block
 
@@ -42,7 +41,7 @@ def indescribable(plan: Plan, described: Collection[str]) -> Iterator[Case]:
     fail together, for that is another's size too.
     """
     case = numbered(plan, Case((32,), 32, 32))
-    roles = tensor_roles(plan)
+    roles = [one.role for one in plan.passed]
     for position, role in enumerate(roles):
         for view in INDESCRIBABLE if role in described else ():
             if role != "results" or view in FOR_OUTPUTS:
@@ -53,7 +52,7 @@ def indescribable(plan: Plan, described: Collection[str]) -> Iterator[Case]:
     if described:
         yield replace(case, n=33, views=rounded_up)
         yield replace(case, k=33, views=rounded_up)
-        if plan.a.transposed:
+        if plan.contraction.lhs.transposed:
             yield replace(case, rows=(33,), views=rounded_up)
 
 
@@ -67,14 +66,14 @@ def plain(case: Case) -> bool:
 
 def describable(plan: Plan, case: Case) -> bool:
     """Whether descriptors can describe all tensors of the case, in whatever dtype."""
-    sides = (case.n, case.k, *((case.m,) if plan.a.transposed else ()))
+    sides = (case.n, case.k, *((case.m,) if plan.contraction.lhs.transposed else ()))
     whole = case.m > 0 and all(side and side % 16 == 0 for side in sides)
     return whole and set(case.views) <= set(DESCRIBABLE)
 
 
 def few_rows(plan: Plan) -> int:
     """Few rows that descriptors can describe: where these lie along M, 16."""
-    return 16 if plan.a.transposed else 3
+    return 16 if plan.contraction.lhs.transposed else 3
 
 
 def numbered(plan: Plan, case: Case) -> Case:

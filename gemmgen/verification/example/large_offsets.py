@@ -14,7 +14,6 @@ from torch import Tensor
 
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import Case, numbers
-from gemmgen.verification.cases.roles import tensor_roles
 from gemmgen.verification.example.edge_cases import numbered
 from gemmgen.verification.example.one_example import (
     Call,
@@ -64,7 +63,7 @@ def far_places(
     too: on a GPU, one kernel serves all these calls.
     """
     side = 16 if described else 3
-    held = [role in described for role in tensor_roles(plan)]
+    held = [one.role in described for one in plan.passed]
     views = tuple("contiguous" if one else "sliced" for one in held)
     near = replace(numbered(plan, Case((side,), side, side)), views=views)
     long = replace(near, k=block.k + (16 if described else 1))

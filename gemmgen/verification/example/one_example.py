@@ -14,9 +14,8 @@ from torch import Tensor
 
 from gemmgen.problem.tensors import Operand
 from gemmgen.select.plan import Plan
-from gemmgen.tables.layouts import AXIS_SIZES
 from gemmgen.tables.operations import OPERATIONS
-from gemmgen.verification.cases.cases import Case, input_tensors, numbers
+from gemmgen.verification.cases.cases import Case, numbers
 from gemmgen.verification.cases.data import CANCELLING, KINDS, Source
 from gemmgen.verification.cases.views import VIEWS, Framed, framed_input, framed_output
 from gemmgen.verification.interpret import orders
@@ -41,11 +40,10 @@ class Call:
     def of(self, plan: Plan, launcher: Callable[..., Any]) -> list[Tensor]:
         """Call the launcher; its results as a list."""
         values = {**self.tensors, **self.numbers}
-        names = [plan.a.name, plan.b.name, *(operand.name for operand in plan.operands)]
         out: Any = self.outputs
         if out is not None:
             out = out[0] if len(out) == 1 else tuple(out)
-        returned = launcher(*(values[name] for name in names), out=out)
+        returned = launcher(*(values[name] for name in plan.argument_names), out=out)
         results = [returned] if len(plan.results) == 1 else list(returned)
         if results and results[0].is_cuda:
             torch.cuda.synchronize()  # so that a fault is this call's
@@ -124,10 +122,11 @@ def _check_returned(plan: Plan, call: Call, results: list[Tensor]) -> None:
             if mine.data_ptr() != theirs.data_ptr() or mine.shape != theirs.shape:
                 raise Wrong("the launcher does not return the out it was given")
         return
-    rows = call.tensors[plan.a.name].shape[:-1]
+    lhs, first = plan.contraction.lhs, plan.contraction.first
+    rows = call.tensors[lhs.name].shape[:-1]
     if not OPERATIONS[plan.op].leading:
-        rows = as_matrices(plan, call).a.shape[:1]
-    columns = call.tensors[plan.b.name].shape[plan.b.stored_axes.index("n")]
+        rows = as_matrices(plan, call).lhs.shape[:1]
+    columns = call.tensors[first.name].shape[first.stored_axes.index("n")]
     inputs = list(call.tensors.values())
     for position, (result, made) in enumerate(zip(plan.results, results, strict=True)):
         wanted = torch.empty(
@@ -166,21 +165,20 @@ def _check_surroundings(
 
 def framed_inputs(plan: Plan, case: Case, device: torch.device) -> dict[str, Framed]:
     """Every input tensor, filled from the case's seed."""
-    shapes = input_shapes(plan, case)
-    dtypes = {operand.name: operand.dtype for operand in plan.operands}
-    stored = {one.name: one.stored_sizes for one in (plan.a, plan.b)}
-    made = {}
-    for position, name in enumerate(input_tensors(plan)):
+    shapes, made = input_shapes(plan, case), {}
+    for position, one in enumerate(plan.inputs):
         # Each tensor has its own numbers, whatever the order they are made in.
         random = torch.Generator(device)
-        random.manual_seed(zlib.crc32(f"{case.seed} {name}".encode()))
-        along = stored[name].index("K") - 2 if position < 2 else None
-        source = Source(plan, case.k, position < 2, random, along, position == 1)
+        random.manual_seed(zlib.crc32(f"{case.seed} {one.name}".encode()))
+        multiplied = one.role == "inputs"
+        along = one.axes.index("k") - 2 if multiplied else None
+        right = multiplied and one.name != plan.contraction.lhs.name
+        source = Source(plan, case.k, multiplied, random, along, right)
         fill = KINDS[case.kind]
-        made[name] = framed_input(
+        made[one.name] = framed_input(
             VIEWS[case.view(position)],
-            shapes[name],
-            torch_dtype(dtypes.get(name, plan.dtype)),
+            shapes[one.name],
+            torch_dtype(one.dtype),
             lambda shape, fill=fill, source=source: fill(source, shape),  # type: ignore[misc]
         )
     return made
@@ -188,7 +186,7 @@ def framed_inputs(plan: Plan, case: Case, device: torch.device) -> dict[str, Fra
 
 def framed_outputs(plan: Plan, case: Case, device: torch.device) -> list[Framed]:
     """A framed tensor for every result."""
-    first = len(input_tensors(plan))
+    first = len(plan.inputs)
     return [
         framed_output(
             VIEWS[case.view(first + position)],
@@ -207,22 +205,21 @@ def input_shapes(plan: Plan, case: Case) -> dict[str, Shape]:
     def shape(names: tuple[str, ...]) -> Shape:
         return tuple(size for name in names for size in sizes[name])
 
-    tensors = [operand for operand in plan.operands if not operand.is_number]
-    return {matrix.name: shape(matrix.stored_sizes) for matrix in (plan.a, plan.b)} | {
-        tensor.name: shape(tuple(AXIS_SIZES[axis] for axis in tensor.axes))
-        for tensor in tensors
-    }
+    return {one.name: shape(one.sizes) for one in plan.inputs}
 
 
 def as_matrices(plan: Plan, call: Call) -> Inputs:
-    """The inputs as a [M, K], b [K, N] and operands that spread over [M, N]."""
-    a, b = call.tensors[plan.a.name], call.tensors[plan.b.name]
-    a = a.T if plan.a.transposed else _as_matrix(a)
+    """The inputs as matrices [M, K] and [K, N], operands that spread over [M, N]."""
+    both = plan.contraction
+    lhs = call.tensors[both.lhs.name]
+    lhs = lhs.T if both.lhs.transposed else _as_matrix(lhs)
+    rhs = [(one, call.tensors[one.name]) for one in both.rhs]
     operands: dict[str, Tensor | float] = dict(call.numbers)
     for operand in plan.operands:
         if not operand.is_number:
             operands[operand.name] = _spread(operand, call.tensors[operand.name])
-    return Inputs(a, b.T if plan.b.transposed else b, operands)
+    stored = (tensor.T if one.transposed else tensor for one, tensor in rhs)
+    return Inputs(lhs, tuple(stored), operands)
 
 
 def _spread(operand: Operand, tensor: Tensor) -> Tensor:

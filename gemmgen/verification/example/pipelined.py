@@ -49,7 +49,7 @@ class Pipelined(Variant):
         """Rings not full, full, reused; odd numbers of tiles; three columns; edges."""
         m, n, k, stages = self.block.m, self.block.n, self.block.k, self.stages
         unit = _unit(plan)
-        rows = unit if plan.a.transposed else 3
+        rows = unit if plan.contraction.lhs.transposed else 3
         padded = ("padded",) * len(input_tensors(plan))
         yield numbered(plan, Case((m,), n, k, "normal"))
         yield numbered(plan, Case((2 * m + rows,), n + unit, (stages - 1) * k, "wide"))

@@ -187,5 +187,7 @@ def _fits(left: Any, right: View, total: Any, warps: int) -> None:
 
 
 def _along_k(side: View, axis: int) -> None:
-    if side.dtype == tl.float32 and side.axes[axis] != len(side.axes) - 1:
-        raise misused("wgmma reads tf32 in shared memory along K alone")
+    short = side.dtype.primitive_bitwidth == 16
+    if not short and side.axes[axis] != len(side.axes) - 1:
+        name = "tf32" if side.dtype == tl.float32 else side.dtype
+        raise misused(f"wgmma reads {name} in shared memory along K alone")

@@ -11,6 +11,7 @@ import torch
 import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 
+from gemmgen.tables.dtypes import DTYPES
 from gemmgen.verification.gluon.misuse import misused
 
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -18,6 +19,10 @@ _LINE = 16
 """Bytes that a store fills up at the end of a row."""
 _MOST = 2**31
 """Coordinates are 32 bits wide."""
+_ELEMENTS = {
+    getattr(torch, row.torch): getattr(tl, row.triton) for row in DTYPES.values()
+}
+"""What Triton calls torch's types."""
 
 
 def storage(dtype: Any) -> Any:
@@ -30,7 +35,7 @@ class Descriptor:
 
     def __init__(self, host: Any) -> None:
         self.tensor = host.base
-        self.dtype = getattr(tl, str(host.base.dtype).removeprefix("torch."))
+        self.dtype = _ELEMENTS[host.base.dtype]
         self.block_shape = list(host.block_shape)
         self.layout = host.layout
         self.rounds = bool(getattr(host, "round_f32_to_tf32", False))

@@ -17,10 +17,16 @@ from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
+from gemmgen.tables.dtypes import DTYPES
 from gemmgen.verification.interpret import hardware, orders
 from gemmgen.verification.interpret.memory import Memory, Unclean
 
 _Builder = interpreter.InterpreterBuilder
+_SHORT_FLOATS = {
+    getattr(tl, row.triton): getattr(torch, row.torch)
+    for row in DTYPES.values()
+    if getattr(tl, row.triton).is_fp8()
+}
 _TF32_BITS = np.uint32(0xFFFFE000)
 
 
@@ -42,6 +48,7 @@ def mend() -> None:
     stores = _Builder.create_descriptor_store
     _Builder.create_descriptor_store = _checked_descriptor_store(stores)
     _Builder.cast_impl = _cast
+    _Builder.create_fp_to_fp = lambda self, x, target, _rounding: _cast(self, x, target)
     _Builder.create_dot = _dot
     _Builder.create_erf = _erf
     # As on a GPU, these drop a NaN; the interpreter keeps it and so hides a fault.
@@ -191,18 +198,25 @@ def _check(action: str, pointers: Any, mask: Any) -> None:
 
 def _cast(self: Any, source: Any, target: Any) -> Any:
     """A cast that rounds to nearest even; bf16 is kept as the upper half of an fp32."""
-    data = _values(source)
-    if target.scalar == tl.bfloat16:
+    data, scalar = _values(source), target.scalar
+    if scalar == tl.bfloat16:
         data = _to_bf16(data.astype(np.float32))
+    elif scalar in _SHORT_FLOATS:
+        numbers = torch.from_numpy(np.ascontiguousarray(data, np.float32))
+        data = numbers.to(_SHORT_FLOATS[scalar]).view(torch.uint8).numpy()
     else:
         data = data.astype(interpreter._get_np_dtype(target))
     return TensorHandle(data, target.scalar)
 
 
 def _values(handle: Any) -> Any:
-    """The numbers of a handle, those of bf16 as fp32."""
-    if handle.dtype.scalar == tl.bfloat16:
+    """The numbers of a handle, those of bf16 and of 8-bit floats as fp32."""
+    scalar = handle.dtype.scalar
+    if scalar == tl.bfloat16:
         return (handle.data.astype(np.uint32) << 16).view(np.float32)
+    if scalar in _SHORT_FLOATS:
+        bits = torch.from_numpy(np.ascontiguousarray(handle.data))
+        return bits.view(_SHORT_FLOATS[scalar]).float().numpy()
     return handle.data
 
 
@@ -229,9 +243,6 @@ def _dot(self: Any, a: Any, b: Any, acc: Any, precision: Any, _imprecise: Any) -
 def factor(handle: Any, precision: Any) -> Any:
     """The numbers of one side of a product; those of fp32 cut where it is in tf32."""
     scalar = handle.dtype.scalar
-    if scalar.primitive_bitwidth == 8 and scalar.is_floating():
-        half = interpreter._convert_float(handle.data, scalar, tl.float16, None)
-        return half.view(np.float16)
     values = _values(handle)
     if scalar == tl.float32 and precision == interpreter._ir.INPUT_PRECISION.TF32:
         return (np.ascontiguousarray(values).view(np.uint32) & _TF32_BITS).view(

@@ -2,15 +2,16 @@
 
 import ast
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gemmgen.base.ast_edits import Edit
 
 
-def split_k_faults() -> Iterator[tuple[str, Edit]]:
-    """Every kind of fault, with the edit that makes it."""
+def split_k_faults(sums: Iterable[str]) -> Iterator[tuple[str, Edit]]:
+    """Every kind of fault, with the edit that makes it, in a kernel of such `sums`."""
     yield "coordinates swapped", _swapped_coordinates
-    yield "product not transposed back", _statement("acc = acc.T")
+    for name in sums:
+        yield "product not transposed back", _statement(f"{name} = {name}.T")
     yield "sum along the other axis", _other_sum
     yield "part runs to the end of K", _bound(0)
     yield "part runs past the end of K", _bound(1)

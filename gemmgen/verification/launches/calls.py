@@ -12,7 +12,7 @@ import torch
 
 from gemmgen.select.plan import Plan
 from gemmgen.tables.operations import OPERATIONS
-from gemmgen.verification.cases.cases import Case, input_tensors, numbers
+from gemmgen.verification.cases.cases import Case, numbers
 from gemmgen.verification.cases.views import VIEWS, View
 from gemmgen.verification.example.one_example import input_shapes
 from gemmgen.verification.oracle.reference import torch_dtype
@@ -102,10 +102,9 @@ def call_of(plan: Plan, gpus: Gpus, facts: Facts) -> Call:
     rows = facts.rows if OPERATIONS[plan.op].leading else (math.prod(facts.rows),)
     case = Case(rows, facts.n, facts.k)
     shapes = input_shapes(plan, case)
-    dtypes = {one.name: one.dtype for one in plan.operands}
     made: dict[str, Any] = {}
-    for name in input_tensors(plan):
-        dtype = torch_dtype(dtypes.get(name, plan.dtype))
+    for one in plan.inputs:
+        name, dtype = one.name, torch_dtype(one.dtype)
         if name == facts.odd:
             dtype = torch.float64 if dtype != torch.float64 else torch.float32
         device = facts.device ^ (name == facts.astray)
@@ -118,9 +117,8 @@ def call_of(plan: Plan, gpus: Gpus, facts: Facts) -> Call:
     if facts.out != "made":
         outputs = _outputs(plan, gpus, facts, (*rows, facts.n), made)
     values = dict(zip(numbers(plan), facts.numbers, strict=True))
-    names = [plan.a.name, plan.b.name, *(one.name for one in plan.operands)]
-    inputs = {name: values[name] if name in values else made[name] for name in names}
-    return Call(inputs, outputs)
+    given = made | values
+    return Call({name: given[name] for name in plan.argument_names}, outputs)
 
 
 def _tensor(
@@ -163,7 +161,7 @@ def _outputs(
 def _shared(plan: Plan, out: str) -> str:
     """The input whose memory a result may lie in."""
     matrices = [one.name for one in plan.operands if one.is_matrix]
-    return matrices[0] if matrices and out != "an input" else plan.a.name
+    return matrices[0] if matrices and out != "an input" else plan.contraction.lhs.name
 
 
 def _alike(one: torch.Tensor, other: torch.Tensor) -> bool:

@@ -73,7 +73,7 @@ def _remembers(bench: Bench) -> None:
     """
     if not direct(bench):
         return
-    alike = rows_first(bench.plan.a, bench.plan.tensors)
+    alike = rows_first(bench.plan.contraction.lhs, bench.plan.tensors)
     every = len(bench.usual.numbers) + len(input_tensors(bench.plan))
     for out in ("made", "given", "an operand"):
         for keywords in (0, 1, every):
@@ -230,7 +230,7 @@ def _copies(bench: Bench) -> None:
         return bench.plain(torch.empty_like(first), *inputs, out=out)
 
     bench.renew()
-    facts, name = bench.usual, bench.plan.a.name
+    facts, name = bench.usual, bench.plan.contraction.lhs.name
     call, copying = bench.call(facts), bench.remembered(launcher)
     address = call.inputs[name].data_ptr()
     for _ in range(3):

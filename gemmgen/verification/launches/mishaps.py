@@ -180,7 +180,7 @@ def _asks_no_more(bench: Bench) -> None:
 def _takes_subclasses(bench: Bench) -> None:
     """Tensors of a class of their own are taken, unless that says what they do."""
     bench.renew()
-    facts, name = replace(bench.usual, out="given"), bench.plan.a.name
+    facts, name = replace(bench.usual, out="given"), bench.plan.contraction.lhs.name
     for kind in (_Own, _Own, _Own, _Dispatching):
         call = bench.call(facts)
         call.inputs[name] = call.inputs[name].as_subclass(kind)
@@ -205,7 +205,9 @@ def _asks_for_gradients(bench: Bench) -> None:
     """An input that requires a gradient is refused while gradients are on alone."""
     bench.renew()
     for enabled in (True, False, True):
-        facts = replace(bench.usual, gradient=(bench.plan.a.name, enabled))
+        facts = replace(
+            bench.usual, gradient=(bench.plan.contraction.lhs.name, enabled)
+        )
         for _ in range(3):
             call = bench.call(facts)
             if bench.check(facts, call, []).refused != enabled:
@@ -263,7 +265,7 @@ def _needs_room(bench: Bench) -> None:
 def _counts_far(bench: Bench) -> None:
     """The first offset that 32 bits do not hold is counted in 64."""
     bench.renew()
-    a = bench.plan.a
+    a = bench.plan.contraction.lhs
     few = {"rows": (16,), "k": 2} if a.transposed else {"rows": (2,), "k": 16}
     facts = replace(bench.usual, **few)  # type: ignore[arg-type]
     for last in (2**31 - 1, 2**31):

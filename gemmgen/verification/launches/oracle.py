@@ -15,7 +15,7 @@ from gemmgen.tables.layouts import Matrix
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.calls import Call, Facts
 from gemmgen.verification.oracle.reference import torch_dtype
-from gemmgen.verification.stand_in.compiled import HOST_TYPES, TF32, TYPES
+from gemmgen.verification.stand_in.compiled import TF32, host_type
 from gemmgen.verification.stand_in.driver import PROCESSORS, Launched
 from gemmgen.verification.stand_in.record import Described, check_assumptions, named
 
@@ -78,16 +78,11 @@ def _check_description(
 ) -> None:
     if described.shape[-1] != tensor.shape[-1] or described.strides[-1] != 1:
         raise Wrong(f"{name} is {list(tensor.shape)}, described as {described}")
-    rounds = plan.product.mma.rounds and name in (plan.a.name, plan.b.name)
-    wanted = TF32 if rounds else HOST_TYPES[TYPES[_short(tensor.dtype)]]
+    inputs = [one.name for one in plan.contraction.inputs]
+    rounds = plan.product.mma.rounds and name in inputs
+    wanted = TF32 if rounds else host_type(tensor.dtype)
     if described.map.element != wanted:
         raise Wrong(f"{name}: elements of kind {described.map.element} are described")
-
-
-def _short(dtype: torch.dtype) -> str:
-    names = {"float16": "fp16", "bfloat16": "bf16", "float32": "fp32"}
-    text = str(dtype).removeprefix("torch.")
-    return names.get(text, "fp64")
 
 
 def check_matrices(
@@ -95,11 +90,10 @@ def check_matrices(
 ) -> None:
     """Sizes, strides and shapes of a launch for plain matrices."""
     values = named(launched)
-    a, b = plan.a, plan.b
-    sizes = dict(zip(a.stored_sizes, tensors[a.name].shape, strict=True))
-    sizes |= dict(zip(b.stored_sizes, tensors[b.name].shape, strict=True))
-    wanted: dict[str, int] = dict(sizes)
-    matrices = [a, b, *(one.matrix for one in plan.results)]
+    wanted: dict[str, int] = {}
+    for tensor in plan.inputs[: len(plan.contraction.inputs)]:
+        wanted |= zip(tensor.sizes, tensors[tensor.name].shape, strict=True)
+    matrices = [*plan.contraction.inputs, *(one.matrix for one in plan.results)]
     matrices += [Matrix(one.name, ("m", "n")) for one in plan.tensors if one.is_matrix]
     for matrix in matrices:
         strides = dict(
@@ -157,9 +151,10 @@ def check_returned(
         ):
             raise Wrong("the launcher does not return the out it was given")
         return
-    shape = (*call.inputs[plan.a.name].shape[:-1], facts.n)
-    if plan.a.transposed:
-        shape = (call.inputs[plan.a.name].shape[1], facts.n)
+    lhs = plan.contraction.lhs
+    shape = (*call.inputs[lhs.name].shape[:-1], facts.n)
+    if lhs.transposed:
+        shape = (call.inputs[lhs.name].shape[1], facts.n)
     taken = {one.untyped_storage().data_ptr() for one in (*call.tensors, *alive)}
     for one, result in zip(results, plan.results, strict=True):
         found = tuple(one.shape), one.dtype, one.get_device(), one.is_contiguous()

@@ -19,7 +19,7 @@ _PAD = 8
 def places(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     """Every place for the first result, by name; none where types differ."""
     plan = bench.plan
-    if plan.a.transposed or plan.results[0].dtype != plan.dtype:
+    if plan.contraction.lhs.transposed or plan.results[0].dtype != plan.dtype:
         return
     for name, a, out, fine in _pairs():
         yield f"a result {name}", partial(_placed, bench, name, a, out, fine)
@@ -64,7 +64,7 @@ def _placed(bench: Bench, name: str, a: View, out: View, fine: bool) -> None:
     whole = bench.driver.gpus.empty(
         (4 * _M * (_K + _N),), (1,), torch_dtype(plan.dtype), 0
     )
-    call.inputs[plan.a.name] = whole.as_strided(*a)
+    call.inputs[plan.contraction.lhs.name] = whole.as_strided(*a)
     call.outputs[0] = whole.as_strided(*out)
     made: Any = bench.perform(bench.plain, facts, call)
     if made.refused == fine:
@@ -78,7 +78,9 @@ def _empty(bench: Bench) -> None:
     plan, facts = bench.plan, replace(bench.usual, rows=(0,), n=_N, k=_K, out="given")
     call: Call = bench.call(facts)
     assert call.outputs is not None
-    call.outputs[0] = call.inputs[plan.b.name].flatten()[8:8].view(0, _N)
+    call.outputs[0] = (
+        call.inputs[plan.contraction.first.name].flatten()[8:8].view(0, _N)
+    )
     made = bench.perform(bench.plain, facts, call)
     if made.refused:
         raise Wrong(f"an empty result within the weights: {made.told}")

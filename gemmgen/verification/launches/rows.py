@@ -30,7 +30,9 @@ _KINDS, _MORE_KINDS = 2, 3
 
 def rows(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     """Everything that is tried, by name; nothing where tensors lie along M."""
-    if not rows_first(bench.plan.a, bench.plan.tensors) or not direct(bench):
+    if not rows_first(bench.plan.contraction.lhs, bench.plan.tensors) or not direct(
+        bench
+    ):
         return
     for one in (
         _relates,
@@ -58,7 +60,9 @@ def _relates(bench: Bench) -> None:
             launcher, decided = counting(bench)
             most = _MORE_KINDS if tile.split_k < 0 else _KINDS
             for view in ("contiguous", "padded"):
-                usual = replace(bench.usual, views={bench.plan.a.name: view})
+                usual = replace(
+                    bench.usual, views={bench.plan.contraction.lhs.name: view}
+                )
                 few = len(decided)
                 for sizes in (*_FEW, *_MANY):
                     _right(bench, launcher, replace(usual, rows=sizes))
@@ -114,7 +118,7 @@ def _tells_gaps(bench: Bench) -> None:
     """Leading axes that do not follow each other without gaps are no rows."""
     if not OPERATIONS[bench.plan.op].leading:
         return
-    name = bench.plan.a.name
+    name = bench.plan.contraction.lhs.name
     for k, shape, strides in (
         (16, (2, 3, 16), (3 * 16 + 8, 16, 1)),
         (16, (2, 3, 16), (16, 2 * 16, 1)),
@@ -134,14 +138,17 @@ def _tells_one(bench: Bench) -> None:
     for step in (16, 3):
         bench.renew()
         for count in (1, 2, 1, 3, 2, 4):
-            views = {bench.plan.a.name: ((count, 64), (step, 1))}
+            views = {bench.plan.contraction.lhs.name: ((count, 64), (step, 1))}
             _right(bench, bench.launcher, replace(usual, rows=(count,)), views)
 
 
 def _tells_far(bench: Bench) -> None:
     """Offsets that grow with the rows take 32 bits up to the last that does."""
     plan = bench.plan
-    matrices = [plan.a.name, *(one.name for one in plan.operands if one.is_matrix)]
+    matrices = [
+        plan.contraction.lhs.name,
+        *(one.name for one in plan.operands if one.is_matrix),
+    ]
     usual = replace(bench.usual, n=16, k=16)
     for name in matrices:
         for step in (2**30 - 8, 2**30 - 7, 0):

@@ -148,7 +148,7 @@ def _block_problems(plan: Plan, tile: Tile, ptx: str) -> Iterator[str]:
     """What is wrong with a kernel that takes A and B as descriptors."""
     roles = described(tile.schedule, plan.product.kind)
     matrices = sum(operand.is_matrix for operand in plan.operands)
-    blocks = 2 + (matrices if "operands" in roles else 0)
+    blocks = len(plan.contraction.inputs) + (matrices if "operands" in roles else 0)
     if block_loads(ptx) < blocks:
         yield f"{block_loads(ptx)} of {blocks} blocks are loaded by tensor maps"
     if copies(ptx):
@@ -170,10 +170,11 @@ def expected_loads(plan: Plan, target: Target, tile: Tile) -> Counter[int]:
     unit, product = instruction(tile, plan.product, target), plan.product
     if schedule_of(tile).memory_bound:
         rows = max(1, tile.n * tile.k * product.bytes // (32 * tile.warps * _WIDEST))
-        return Counter({_WIDEST: rows})
+        return Counter({_WIDEST: rows * product.rights})
     along_k = unit in ("wgmma", "tcgen05") and product.mma.one_k_major
     expected: Counter[int] = Counter()
-    for matrix, rows in ((plan.a, tile.m), (plan.b, tile.n)):
+    for matrix in plan.contraction.inputs:
+        rows = tile.m if "m" in matrix.axes else tile.n
         single = along_k and tile.stages > 1 and matrix.contiguous_axis != "k"
         each = rows * tile.k * product.bytes // (32 * tile.warps)
         widest = max(product.bytes, min(_WIDEST, each))

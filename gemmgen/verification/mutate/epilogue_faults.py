@@ -13,7 +13,8 @@ from gemmgen.tables.functions import OPS
 def epilogue_families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     """Every kind of fault of an epilogue, with the edit that makes it."""
     yield "NaN dropped", _without_nan
-    yield "rounded before the epilogue", _rounded_early(plan)
+    for name in plan.contraction.accumulators:
+        yield "rounded before the epilogue", _rounded_early(plan, name)
     yield "operand under the other axis", _other_axis
     for one in plan.operands:
         if one.is_matrix:
@@ -33,11 +34,11 @@ def _without_nan(node: ast.AST) -> ast.AST | None:
 
 
 _SUMMING = ("tl.dot", "sum_splits", "multiply")
-"""What adds to `acc` before any epilogue reads it."""
+"""What adds to a sum before any epilogue reads it."""
 
 
-def _rounded_early(plan: Plan) -> Edit:
-    """`acc` rounded to the result's type where the epilogue reads it.
+def _rounded_early(plan: Plan, name: str) -> Edit:
+    """A sum rounded to the result's type where the epilogue reads it.
 
     With no epilogue the product that is transposed back is rounded next.
     """
@@ -48,11 +49,12 @@ def _rounded_early(plan: Plan) -> Edit:
     def edit(node: ast.AST) -> ast.AST | None:
         if not isinstance(node, ast.Assign) or narrow == wide or len(outs) > 1:
             return None
-        if not _reads(node.value, "acc") or call_of(node.value, *_SUMMING):
+        if not _reads(node.value, name) or call_of(node.value, *_SUMMING):
             return None
-        if plain and ast.unparse(node.value) in ("acc.T", "acc.permute((1, 0))"):
+        turned = (f"{name}.T", f"{name}.permute((1, 0))")
+        if plain and ast.unparse(node.value) in turned:
             return None
-        rounded = _Renamed(f"acc.to(tl.{narrow}).to(tl.{wide})")
+        rounded = _Renamed(name, f"{name}.to(tl.{narrow}).to(tl.{wide})")
         new = copy.deepcopy(node)
         new.value = rounded.visit(new.value)
         return ast.fix_missing_locations(new)
@@ -70,13 +72,14 @@ def _reads(node: ast.AST, name: str) -> bool:
 
 
 class _Renamed(ast.NodeTransformer):
-    """Puts an expression in place of every `acc` that is read."""
+    """Puts an expression in place of a name, wherever that is read."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, name: str, text: str) -> None:
+        self.name = name
         self.text = text
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
-        if node.id == "acc" and isinstance(node.ctx, ast.Load):
+        if node.id == self.name and isinstance(node.ctx, ast.Load):
             return expression(self.text)
         return node
 

@@ -33,16 +33,16 @@ def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     yield "offsets in 32 bits", _narrow_offsets
     yield "alignment assumed", _assumed_alignment
     yield "program id ignored", _no_program_id
-    yield from split_k_faults()
+    yield from split_k_faults(plan.contraction.accumulators)
     yield from pipeline_families()
     yield from extent_families()
     yield from launcher_families(plan)
-    strides = [*plan.a.strides, *plan.b.strides]
+    strides = [name for one in plan.contraction.inputs for name in one.strides]
     strides += [stride for one in plan.tensors for stride in one.strides]
     strides += [stride for one in plan.results for stride in one.matrix.strides]
     for stride in strides:
         yield "stride taken as 1", _named(stride, ast.Constant(1))
-    for matrix in (plan.a, plan.b, *(one.matrix for one in plan.results)):
+    for matrix in (*plan.contraction.inputs, *(one.matrix for one in plan.results)):
         yield "strides swapped", _swapped(*matrix.strides)
     yield from epilogue_families(plan)
 

@@ -124,18 +124,20 @@ def _lost_block(
 ) -> str:
     """The K block whose omission explains a wrong element, if one does."""
     row, column = index
-    terms = inputs.a[row].double() * inputs.b[:, column].double()
-    if not len(terms) or not torch.isfinite(terms).all() or not torch.isfinite(got):
+    lhs = inputs.lhs[row].double()
+    terms = torch.stack([lhs * one[:, column].double() for one in inputs.rhs])
+    if not len(lhs) or not torch.isfinite(terms).all() or not torch.isfinite(got):
         return ""
-    sums = torch.stack([part.sum() for part in terms.split(block.k)])
+    whole = terms.sum(1, keepdim=True)
+    sums = torch.stack([part.sum(1) for part in terms.split(block.k, 1)], 1)
     here = {name: _element(operand, index) for name, operand in inputs.operands.items()}
-    without = evaluated(plan, exactly((terms.sum() - sums)[None]), here)
+    without = evaluated(plan, [exactly(one[None]) for one in whole - sums], here)
     misses = (without[result.name].value[0] - got).abs()
     best = int(misses.argmin())
-    nominal = evaluated(plan, exactly(terms.sum()[None, None]), here)[result.name]
+    nominal = evaluated(plan, [exactly(one[None]) for one in whole], here)[result.name]
     if not misses[best] < 0.01 * (nominal.value[0, 0] - got).abs():
         return ""
-    end = min(len(terms), (best + 1) * block.k) - 1
+    end = min(len(lhs), (best + 1) * block.k) - 1
     return f"; as if K block {best} (k {best * block.k} to {end}) were left out"
 
 

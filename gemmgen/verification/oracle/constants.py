@@ -22,7 +22,6 @@ It adds p products aligned to the largest and cut to g extra bits: at most
 STEP_ERROR = STEP_UNITS * COLUMNS / UNIT_COLUMNS
 """The same for the `COLUMNS` between two prefix sums."""
 
-_CUT = {"tf32": 2.0**-9 + 2.0**-20, "tf32x3": 3 * 2.0**-20}
 _CUT_WHOLE = 2.0**11
 
 DIVISION = {"fp32": 4.0, "fp64": 1.0}
@@ -55,7 +54,7 @@ def accumulator_unit(accumulator: str) -> float:
 
 def cut_of(plan: Plan) -> float:
     """What cutting the operands costs, relative to the sum of absolute products."""
-    return _CUT.get(plan.precision or "", 0.0)
+    return plan.product.mma.cut
 
 
 def exact_sum(plan: Plan) -> float:
@@ -65,7 +64,7 @@ def exact_sum(plan: Plan) -> float:
 
 def exact_whole(plan: Plan) -> float:
     """Whole numbers up to this lose nothing on the way to the product."""
-    return _CUT_WHOLE if plan.precision in _CUT else math.inf
+    return _CUT_WHOLE if cut_of(plan) else math.inf
 
 
 def wide_limit(plan: Plan, k: int) -> int:

@@ -117,7 +117,7 @@ def _number(value: float | None) -> str:
 
 def explain(plan: Plan) -> Explanation:
     """The error argument of one kernel."""
-    stages = [] if _is_product(plan) else plan.epilogue.statements
+    stages = [] if plan.epilogue.is_empty else plan.epilogue.statements
     legend: tuple[str, ...] = (
         f"in {plan.accumulator}, u = {_unit(plan.accumulator)}; e is the error of an "
         "argument, f the largest result",
@@ -133,10 +133,6 @@ def explain(plan: Plan) -> Explanation:
         tuple(_results(plan)),
         tuple(_exact(plan)),
     )
-
-
-def _is_product(plan: Plan) -> bool:
-    return plan.epilogue.is_identity(plan.epilogue.statements[-1].target)
 
 
 def _unit(dtype: str) -> str:
@@ -231,7 +227,7 @@ def _exact(plan: Plan) -> Iterator[str]:
         f"{constants.OPERAND_LIMIT}, without 0"
     )
     yield "special: small whole numbers with NaN and infinities, by position"
-    if not _is_product(plan):
+    if not plan.epilogue.is_empty:
         yield (
             "an epilogue is exact where each operation is one rounding and its result "
             f"fits {plan.accumulator}:"
@@ -254,7 +250,7 @@ def _inexact(plan: Plan, name: str) -> Iterator[str]:
         for part in children(node):
             yield from visit(part)
         match node:
-            case Name(name) if name in values and name != "acc":
+            case Name(name) if name in values:
                 yield from visit(values[name])
             case Binary("/"):
                 yield "/"

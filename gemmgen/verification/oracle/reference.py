@@ -4,7 +4,7 @@ The bound covers any order and grouping of the sums, matrix units that cut bits,
 fused multiply-adds; it has no constant that was fitted to a kernel.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -36,19 +36,20 @@ from gemmgen.verification.oracle.constants import (
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a kernel is called with, as matrices: a [M, K], b [K, N], operands.
+    """What a kernel is called with, as matrices: lhs [M, K], each of rhs [K, N].
 
     Operands spread over [M, N] by broadcasting; numbers are floats.
     """
 
-    a: Tensor
-    b: Tensor
+    lhs: Tensor
+    rhs: tuple[Tensor, ...]
     operands: Mapping[str, Tensor | float]
 
 
 def expected(plan: Plan, inputs: Inputs) -> dict[str, Bounded]:
     """Every result by name, [M, N]."""
-    return evaluated(plan, product(plan, inputs.a, inputs.b), inputs.operands)
+    products = [product(plan, inputs.lhs, one) for one in inputs.rhs]
+    return evaluated(plan, products, inputs.operands)
 
 
 def product(plan: Plan, a: Tensor, b: Tensor) -> Bounded:
@@ -76,20 +77,17 @@ def _is_whole(matrix: Tensor, plan: Plan) -> bool:
 
 
 def evaluated(
-    plan: Plan, accumulated: Bounded, operands: Mapping[str, Tensor | float]
+    plan: Plan, products: Sequence[Bounded], operands: Mapping[str, Tensor | float]
 ) -> dict[str, Bounded]:
-    """The epilogue's results, by name, from the product."""
-    arithmetic = ARITHMETIC[plan.accumulator]
-    known = {"acc": accumulated}
+    """The epilogue's results, by name, from the product with each right side."""
+    arithmetic, shape = ARITHMETIC[plan.accumulator], products[0].value.shape
+    known = dict(zip(plan.epilogue.accumulators, products, strict=True))
     for name, given in operands.items():
-        known[name] = loaded(given, arithmetic, accumulated.value.device)
+        known[name] = loaded(given, arithmetic, products[0].value.device)
     for statement in plan.epilogue.statements:
         value = _value(statement.value, known, arithmetic)
         known[statement.target] = value
-    return {
-        result.name: _spread(known[result.value], accumulated)
-        for result in plan.results
-    }
+    return {result.name: _spread(known[result.value], shape) for result in plan.results}
 
 
 def loaded(
@@ -102,8 +100,7 @@ def loaded(
     return exactly(tensor.to(arithmetic.dtype).double())
 
 
-def _spread(result: Bounded, accumulated: Bounded) -> Bounded:
-    shape = accumulated.value.shape
+def _spread(result: Bounded, shape: torch.Size) -> Bounded:
     return Bounded(result.value.expand(shape), result.error.expand(shape))
 
 
@@ -115,7 +112,7 @@ def _value(node: Node, known: Mapping[str, Bounded], arithmetic: Arithmetic) -> 
 
     match node:
         case Number(number):
-            return loaded(number, arithmetic, known["acc"].value.device)
+            return loaded(number, arithmetic, next(iter(known.values())).value.device)
         case Name(name):
             return known[name]
         case Negate(inner):

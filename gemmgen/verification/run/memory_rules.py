@@ -16,6 +16,7 @@ from gemmgen.verification.example.one_example import Call, Wrong
 from gemmgen.verification.run.refusals import (
     Refusal,
     check_each,
+    sparse,
     valid_call,
     with_output,
 )
@@ -117,4 +118,4 @@ def _without_values(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
     yield "requires a gradient", tensor.detach().requires_grad_()
     yield "is a view that negates", torch._neg_view(tensor)
     if tensor.dim() == 2:
-        yield "is sparse", tensor.to_sparse()
+        yield "is sparse", sparse(tensor)

@@ -115,22 +115,23 @@ def _dtypes(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:
 def _input_mistakes(
     plan: Plan, name: str, tensor: Tensor
 ) -> Iterator[tuple[str, Tensor]]:
-    first = name == plan.a.name
+    first = name == plan.contraction.lhs.name
     for what in (1.0, None, tensor.tolist()):
         not_a_tensor: Any = what
         yield f"is a {type(what).__name__}", not_a_tensor
     yield from _dtypes(tensor)
-    yield "is sparse", tensor.to_sparse()
-    yield "is nested", torch.nested.nested_tensor(list(tensor))
+    yield "is sparse", sparse(tensor)
+    yield "is nested", _nested(tensor)
     if not (first and OPERATIONS[plan.op].leading):
         yield "has an axis too many", tensor[None]
         yield "has an axis too few", tensor[0]
     else:
         yield "has no axis", tensor[0, 0]
     if not first:
-        # B says what N is; only its K can be wrong.
-        b_axis = plan.b.stored_axes.index("k")
-        axes = (b_axis,) if name == plan.b.name else range(tensor.dim())
+        # The first right side says what N is; only its K can be wrong.
+        right = plan.contraction.first
+        k_axis = right.stored_axes.index("k")
+        axes = (k_axis,) if name == right.name else range(tensor.dim())
         for axis in axes:
             yield from _sizes(tensor, axis)
         yield "is on another device", tensor.to("meta")
@@ -138,6 +139,18 @@ def _input_mistakes(
         yield "has no memory", tensor.to("meta")
         if tensor.is_cuda:
             yield "is not on a GPU", tensor.cpu()
+
+
+def _nested(tensor: Tensor) -> Tensor:
+    """One of the same rows, in fp32 where torch nests none of their type."""
+    kept = tensor.float() if tensor.element_size() == 1 else tensor
+    return torch.nested.nested_tensor(list(kept))
+
+
+def sparse(tensor: Tensor) -> Tensor:
+    """One of its shape and type, of no elements: of 8 bits torch makes no other."""
+    places = torch.empty((tensor.dim(), 0), dtype=torch.int64, device=tensor.device)
+    return torch.sparse_coo_tensor(places, tensor.new_empty(0), tensor.shape)
 
 
 def _sizes(tensor: Tensor, axis: int) -> Iterator[tuple[str, Tensor]]:

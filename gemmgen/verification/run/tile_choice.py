@@ -22,7 +22,6 @@ from gemmgen.schedules import SCHEDULES, described
 from gemmgen.schedules.parts.tile import FULL, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
-from gemmgen.verification.cases.roles import tensor_roles
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.interpret.hardware import (
     Refused,
@@ -177,7 +176,7 @@ def _best(plan: Plan, call: _Call) -> list[int]:
 
 def _serving(plan: Plan, call: _Call) -> Iterator[int]:
     """The rows that can serve a call, in their order."""
-    roles = tensor_roles(plan)
+    roles = [one.role for one in plan.passed]
     tensors = [
         argument for argument in _arguments(plan, call) if isinstance(argument, Tensor)
     ]
@@ -284,7 +283,7 @@ def _arguments(plan: Plan, call: _Call) -> Iterator[Tensor | float]:
         made = torch.empty(wide, dtype=torch_dtype(dtype), device="meta")
         return made[..., : shape[-1]]
 
-    for matrix in (plan.a, plan.b):
+    for matrix in plan.contraction.inputs:
         yield tensor(matrix.stored_axes, plan.dtype)
     for operand in plan.operands:
         yield 1.0 if operand.is_number else tensor(operand.axes, operand.dtype)

@@ -5,14 +5,35 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
+import torch
+import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import CompiledKernel
 
+from gemmgen.tables.dtypes import DTYPES
+from gemmgen.verification.oracle.reference import torch_dtype
+
 ARCHITECTURE = 90
-TYPES = {"fp16": 6, "fp32": 7, "fp64": 9, "bf16": 10}
-"""Of elements, as Triton 3.6 to 3.9 note them for tensor maps."""
-HOST_TYPES, TF32 = {6: 6, 7: 7, 9: 8, 10: 9}, 11
+_BYTES = 0
+_TYPES = {"fp16": 6, "fp32": 7, "fp64": 9, "bf16": 10}
+"""Of elements, as Triton 3.6 to 3.9 note them for tensor maps; others are bytes."""
+HOST_TYPES, TF32 = {_BYTES: _BYTES, 6: 6, 7: 7, 9: 8, 10: 9}, 11
 """The same as CUDA's driver is told, and what makes it round to tf32."""
+ELEMENTS = {
+    str(getattr(tl, row.triton)): torch_dtype(row.name) for row in DTYPES.values()
+}
+"""torch's types by what Triton calls them in the types of a kernel's parameters."""
+
+
+def host_type(dtype: torch.dtype) -> int:
+    """What CUDA's driver is told of elements."""
+    (name,) = (name for name, own in ELEMENTS.items() if own == dtype)
+    return HOST_TYPES[_TYPES.get(name, _BYTES)]
+
+
+def element_of(kind: str) -> str:
+    """`bf16` of `tensordesc<bf16[64, 64]>`."""
+    return kind.removeprefix("tensordesc<").partition("[")[0]
 
 
 @dataclass(frozen=True)
@@ -74,9 +95,9 @@ def check_descriptors(source: Any) -> None:
 
 def _note(kind: str) -> dict[str, Any]:
     """What Triton notes of a descriptor's type, such as `tensordesc<bf16[64, 64]>`."""
-    element, _, rest = kind.removeprefix("tensordesc<").partition("[")
+    rest = kind.partition("[")[2]
     block = [int(side) for side in rest.partition("]")[0].split(",")]
     return {
-        "swizzle": 3, "elem_size": 0, "elem_type": TYPES[element],
+        "swizzle": 3, "elem_size": 0, "elem_type": _TYPES.get(element_of(kind), _BYTES),
         "block_size": block, "fp4_padded": False,
     }  # fmt: skip

@@ -10,8 +10,7 @@ from triton.runtime.interpreter import GridExecutor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from gemmgen.verification.example.one_example import Wrong
-from gemmgen.verification.oracle.reference import torch_dtype
-from gemmgen.verification.stand_in.compiled import HOST_TYPES, TYPES
+from gemmgen.verification.stand_in.compiled import ELEMENTS, element_of
 from gemmgen.verification.stand_in.driver import Launched
 from gemmgen.verification.stand_in.record import Described, named
 from gemmgen.verification.stand_in.tensors import Gpus
@@ -40,15 +39,14 @@ def run(gpus: Gpus, launched: Launched) -> None:
 def _memory(gpus: Gpus, value: Any, kind: str) -> torch.Tensor | None:
     """All elements from an argument's address to the end of its memory."""
     if isinstance(value, Described):
-        short = {HOST_TYPES[code]: name for name, code in TYPES.items()}
-        kind, value = f"*{short[value.map.element]}", value.map.address
+        kind, value = f"*{element_of(kind)}", value.map.address
     if not kind.startswith("*"):
         return None
     memory = gpus.memory_of(value)
     block = gpus.block(memory.device, value) if memory else None
     if memory is None or block is None:
         raise Wrong(f"a kernel is passed {value} where there is no tensor")
-    dtype = _INTEGERS.get(kind) or torch_dtype(kind.removeprefix("*"))
+    dtype = _INTEGERS.get(kind) or ELEMENTS[kind.removeprefix("*")]
     return memory.host[value - memory.start : block.end - memory.start].view(dtype)
 
 
