@@ -107,10 +107,15 @@ def test_shared_memory_is_never_more_than_predicted(name: str, target: str) -> N
     ],
     ids=str,
 )
-def test_blocks_that_descriptors_load_for_mma(tile: Tile) -> None:
+def test_blocks_that_descriptors_load_for_mma(tile: Tile, tmp_path: Path) -> None:
     """sm_120 has tensor maps and neither wgmma nor tcgen05."""
-    plan, row = PLANS["linear_scales"], TARGETS["sm_120"]
-    module, _ = kernel_of(plan)
+    spec = "gemmgen: 1\ntargets: [sm_90]\nkernels:\n" + (
+        '  - {name: k, op: linear, dtype: fp16, epilogue: "acc * s[m] * t[n]", '
+        "operands: {s: fp32, t: fp32}, "
+        f"schedule: {tile.schedule}}}\n"
+    )
+    (plan,), row = plans(parse(spec.encode(), "spec.yaml")), TARGETS["sm_120"]
+    module = subject.load(alone.written(tmp_path, plan, "spec.yaml"))
     made = compile_aligned(plan, jit_function(module, plan, tile.schedule), row, tile)
     over = shared_memory(tile, plan.product, row) - made.metadata.shared
     assert 0 <= over <= 128 or (over > 0 and tile.stages == 1)

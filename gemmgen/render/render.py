@@ -21,7 +21,7 @@ from gemmgen.render.docs import Description
 from gemmgen.render.epilogue_text import EpilogueText, fast, functions
 from gemmgen.render.launcher_text import LauncherText
 from gemmgen.render.meanings import NameTaken, clashes, disguised
-from gemmgen.render.names import WIDTH
+from gemmgen.render.names import WIDTH, line
 from gemmgen.render.origin import fingerprint
 from gemmgen.render.parts import EPILOGUE, LAUNCHER, TILES, file_of, public, stems
 from gemmgen.render.schedule_text import ScheduleText
@@ -94,7 +94,8 @@ def _check_names(plan: Plan, raw: Mapping[str, str], origin: tuple[str, str]) ->
 def package(names: Sequence[str]) -> str:
     """`__init__.py`, which brings out the launcher of every module in `names`."""
     head = header.head(None, header.entry_hash(sorted(names)), ["name: __init__"])
-    made = _formatted("package.py.jinja", head=head, names=sorted(names))
+    listed = line([f'"{name}"' for name in sorted(names)], 4)
+    made = _formatted("package.py.jinja", head=head, names=sorted(names), listed=listed)
     return header.seal(made)
 
 

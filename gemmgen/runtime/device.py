@@ -102,26 +102,19 @@ def sum_splits(
     return total.reshape(acc.shape)
 
 
-if INTERPRETED:  # without CUDA's library
+PLAIN = tl.constexpr(INTERPRETED)  # without CUDA's library
 
-    @triton.jit
-    def fast_exp2(x):
-        """Return 2^x."""
-        return tl.exp2(x)
 
-    @triton.jit
-    def fast_divide(x, y):
-        """Return x / y."""
+@triton.jit
+def fast_exp2(x):
+    """Return 2^x; in fp32 by one instruction, which loses subnormal numbers."""
+    return tl.exp2(x) if PLAIN else libdevice.exp2(x)
+
+
+@triton.jit
+def fast_divide(x, y):
+    """Return x / y; in fp32 by two, which lose subnormals and y beyond 2^126."""
+    if PLAIN or y.dtype == tl.float64:
         return x / y
-
-else:
-
-    @triton.jit
-    def fast_exp2(x):
-        """Return 2^x; in fp32 by one instruction, which loses subnormal numbers."""
-        return libdevice.exp2(x)
-
-    @triton.jit
-    def fast_divide(x, y):
-        """Return x / y; in fp32 by two, which lose subnormals and y beyond 2^126."""
-        return x / y if y.dtype == tl.float64 else libdevice.fast_dividef(x, y)
+    else:
+        return libdevice.fast_dividef(x, y)
