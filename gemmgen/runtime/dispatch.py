@@ -14,7 +14,7 @@ import torch
 from .launch import Block, Launch
 from .replay import run
 from .support import index_dtype, row_divisibility
-from .table import GRIDS, Grid, one_a_raced_tile, select
+from .table import GRIDS, Grid, one_a_raced_tile, one_a_tile, select
 from .tile import CONSTANTS, KERNELS, Tile, stride_name
 
 
@@ -108,12 +108,15 @@ class Launches:
             next((at, own.index(axis)) for at, own in enumerate(inputs) if axis in own)
             for axis in "mnk"
         ]
-        for_all = axes, shared, to_tf32
+        also = {name: kernels[own] for name, own in KERNELS.items() if own in kernels}
         self.arguments = {
-            name: Arguments(kernels[own], grid if tiles else one_a_raced_tile, *for_all)
-            for name, grid in GRIDS.items()
-            if (own := KERNELS.get(name, name)) in kernels
+            name: Arguments(kernel, self.grid(name), axes, shared, to_tf32)
+            for name, kernel in {**kernels, **also}.items()
         }
+
+    def grid(self, schedule: str) -> Grid:
+        """Return what tells how many programs a schedule's launch has."""
+        return GRIDS.get(schedule, one_a_tile) if self.tiles else one_a_raced_tile
 
     def launch(self, *given: Any) -> Launch:
         """Return the launch that serves matrices whose sizes and types were checked."""

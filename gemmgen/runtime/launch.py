@@ -27,7 +27,8 @@ WORKSPACES: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 @functools.cache
 def shared_layout(rows: int, columns: int, dtype: torch.dtype) -> NVMMASharedLayout:
     """Return how a block lies in shared memory, for tensor core and tensor map."""
-    element = getattr(tl, IN_TRITON[str(dtype).removeprefix("torch.")])
+    name = str(dtype).removeprefix("torch.")
+    element = getattr(tl, IN_TRITON.get(name, name))
     return NVMMASharedLayout.get_default_for([rows, columns], element)
 
 

@@ -14,6 +14,14 @@ Sizes = tuple[int, int, int]  # M, N, K
 Grid = Callable[[Any, Sizes, torch.device], Any]
 
 
+def one_a_tile(
+    tile: Tile, sizes: tuple[int, int, int], device: torch.device
+) -> tuple[int, ...]:
+    """Return a grid with a program for every tile."""
+    M, N, _ = sizes
+    return (tile.tiles(M, N),)
+
+
 def one_a_split(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
     """Return a grid with a program for every tile, for each part of K if it is cut."""
     M, N, K = sizes
@@ -41,6 +49,7 @@ def one_a_raced_tile(
     return lambda config: (cdiv(M, config["BLOCK_M"]) * cdiv(N, config["BLOCK_N"]),)
 
 
+# By schedule; the others have a program for every tile.
 GRIDS: dict[str, Grid] = {
     "tiled": one_a_split,
     "tma": one_a_split,

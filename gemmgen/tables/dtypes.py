@@ -29,11 +29,13 @@ class Dtype:
     built: bool = True
     precise: bool = False
     since: int = 0
+    names: tuple[str, str] | None = None
+    """torch's and Triton's, of one that launchers do not know: there they are one."""
 
     @property
     def torch(self) -> str:
         """torch's name for it."""
-        return TYPE_NAMES[self.name][0]
+        return (self.names or TYPE_NAMES[self.name])[0]
 
     @property
     def scaled(self) -> bool:
@@ -43,7 +45,7 @@ class Dtype:
     @property
     def triton(self) -> str:
         """Triton's name for it."""
-        return TYPE_NAMES[self.name][1]
+        return (self.names or TYPE_NAMES[self.name])[1]
 
 
 _FLOATS = ("fp16", "bf16", "fp32")
