@@ -3,7 +3,7 @@
 import textwrap
 from dataclasses import dataclass
 
-from gemmgen.render.names import WIDTH
+from gemmgen.render.names import WIDTH, grouped
 from gemmgen.schedules.parts.tile import FILL, Product, Rates
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
@@ -47,8 +47,8 @@ class TableText:
         """Lines that say how fast GPUs are."""
         found = []
         for name, rates in self.timed.items():
-            told = (f"{key}={_number(value)}" for key, value in rates._asdict().items())
-            found.append(f"{name} = Rates({', '.join(told)})")
+            told = [f"{key}={_number(value)}" for key, value in rates._asdict().items()]
+            found.append(f"{name} = Rates{grouped([told])}  # fmt: skip")
         return found
 
     @property
