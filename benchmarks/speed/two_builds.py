@@ -4,8 +4,8 @@
         [--shapes COUNT] [--budget SECONDS] [--only SCHEDULE] [NAME...]
 
 For who changes a template: OLD and NEW are folders that `gemmgen build spec.yaml -o`
-wrote before and after. Each schedule of a kernel is launched with tiles of its table
-for this GPU, the same in both folders, and timed at shapes that are drawn for it;
+wrote before and after. Each schedule of a kernel is launched with tiles that its tables
+in both folders have for this GPU, and timed at shapes that are drawn for it;
 results are held against each other bit for bit. Each schedule has COUNT shapes over all
 kernels.
 """
@@ -72,16 +72,31 @@ class Job:
     shape: Shape
 
 
+def launched(row: Any) -> tuple[Any, ...]:
+    """What of a tile decides its launch."""
+    sides = (row.m, row.n, row.k, row.group_m)
+    return (row.schedule, row.sm, *sides, row.split_k, row.stages, row.warps)
+
+
+def rows_of(module: ModuleType) -> dict[tuple[Any, ...], Any]:
+    """The rows of a kernel's table, by what decides a launch."""
+    return {launched(row): row for row in getattr(module, "TILES", ())}
+
+
 def jobs(
-    plans: Sequence[Plan], modules: dict[str, ModuleType], count: int, only: str | None
+    plans: Sequence[Plan],
+    folders: Sequence[dict[str, ModuleType]],
+    count: int,
+    only: str | None,
 ) -> Iterator[Job]:
     """For each schedule so many shapes, each with one of the kernels that have it."""
     drawn = random.Random(0)
     major, minor = torch.cuda.get_device_capability()
     by_schedule: dict[str, list[tuple[Plan, Any]]] = {}
     for plan in plans:
-        for row in getattr(modules[plan.name], "TILES", ()):
-            if row.sm == 10 * major + minor:
+        old, new = (rows_of(modules[plan.name]) for modules in folders)
+        for key, row in new.items():
+            if row.sm == 10 * major + minor and key in old:
                 by_schedule.setdefault(row.schedule, []).append((plan, row))
     for schedule, able in by_schedule.items():
         kernels = sorted({plan.name for plan, _ in able})
@@ -100,8 +115,9 @@ def prepared(job: Job, module: ModuleType) -> tuple[Any, tuple[torch.Tensor, ...
     """What launches a job by one folder's kernel, and where its results come."""
     given = problem(job.plan, job.shape)
     outs = given.outputs()
-    launch = module.LAUNCHES.arguments[job.row.schedule].launch(
-        job.row, job.shape.sizes, (*_rows(job.plan, given.arguments), *outs)
+    row = rows_of(module)[launched(job.row)]
+    launch = module.LAUNCHES.arguments[row.schedule].launch(
+        row, job.shape.sizes, (*_rows(job.plan, given.arguments), *outs)
     )
     return launch.enter, outs
 
@@ -168,7 +184,7 @@ def main() -> None:
         {plan.name: subject.load(folder / file_of(plan)) for plan in plans}
         for folder in (asked.old, asked.new)
     ]
-    wanted = list(jobs(plans, folders[1], asked.shapes, asked.only))
+    wanted = list(jobs(plans, folders, asked.shapes, asked.only))
     with ThreadPoolExecutor() as pool:  # compile side by side
         for modules in folders:
             list(pool.map(partial(_compiled, modules), wanted))
