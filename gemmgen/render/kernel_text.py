@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from gemmgen.problem.tensors import Result
 from gemmgen.render.epilogue_text import EpilogueText
 from gemmgen.render.names import grouped
+from gemmgen.render.table_text import config
 from gemmgen.schedules import SCHEDULES, described
 from gemmgen.schedules.parts.schedule import Schedule
-from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
 from gemmgen.tables.layouts import Matrix
-
-BLOCKS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class KernelText:
             jit = '@triton.jit(do_not_specialize=["M"])'
         if not self.plan.configs:
             return jit
-        configs = ", ".join(_config(tile) for tile in self.plan.configs)
+        configs = ", ".join(config(tile) for tile in self.plan.configs)
         return f'@triton.autotune([{configs}], key=["M", "N", "K"])\n{jit}'
 
     def described(self, role: str) -> bool:
@@ -299,11 +297,3 @@ class KernelText:
             f"{one.name}_desc.store({corner}, {self.stored(one)})"
             for one in self.plan.results
         ]
-
-
-def _config(tile: Tile) -> str:
-    values = zip(BLOCKS, (tile.m, tile.n, tile.k, tile.group_m), strict=True)
-    blocks = ", ".join(f'"{key}": {value}' for key, value in values)
-    return (
-        f"triton.Config({{{blocks}}}, num_stages={tile.stages}, num_warps={tile.warps})"
-    )

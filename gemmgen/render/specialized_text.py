@@ -121,7 +121,8 @@ class SpecializedText(ConsumerText):
         if not self.composes:
             return []
         stored = self.plan.results if self.described("results") else ()
-        return [self.right.name, *(one.name for one in (*self.matrices, *stored))]
+        names = [self.right.name, *(one.name for one in self.matrices)]
+        return names + [one.name for one in stored]
 
     def descriptors(self, name: str) -> list[str]:
         """The parameters by which a tensor comes that has descriptors."""

@@ -4,7 +4,7 @@ import textwrap
 from dataclasses import dataclass
 
 from gemmgen.render.names import WIDTH, grouped
-from gemmgen.schedules.parts.tile import FILL, Product, Rates
+from gemmgen.schedules.parts.tile import FILL, Product, Rates, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
 
@@ -137,3 +137,13 @@ def _name(row: Row) -> str:
 def _number(value: float) -> str:
     """A number of four digits, as Python has it."""
     return f"{round(value):_}" if value >= 1000 else f"{value:.4g}"
+
+
+def config(tile: Tile) -> str:
+    """A tile as Triton's autotuner takes it."""
+    names = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
+    values = zip(names, (tile.m, tile.n, tile.k, tile.group_m), strict=True)
+    blocks = ", ".join(f'"{key}": {value}' for key, value in values)
+    return (
+        f"triton.Config({{{blocks}}}, num_stages={tile.stages}, num_warps={tile.warps})"
+    )

@@ -1,4 +1,4 @@
-"""Shared memory of warp-specialized kernels: blocks, boxes that fill them, barriers.
+"""Shared memory of warp-specialized kernels: blocks, barriers, products of blocks.
 
 A side of a tile may be any multiple of 8: it is the sum of pieces, powers of two, each
 with buffers and a sum of its own. Tensor descriptors move pieces in boxes of one size,
@@ -7,6 +7,7 @@ but the last piece where it is smaller, which has a descriptor of its own.
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 from .device import tma_load, tma_store
@@ -18,9 +19,11 @@ columns_of = gluon.constexpr_function(most_columns)
 
 
 @gluon.constexpr_function
-def resized(shape, axis, size):
-    """A block's shape with another size along an axis."""
-    return [size if at == axis else own for at, own in enumerate(shape)]
+def blocks_of(block, count, axis, side):
+    """The shape of so many blocks, maybe of another side along an axis."""
+    if side is not None:
+        block = [side if at == axis else own for at, own in enumerate(block)]
+    return [count, *block]
 
 
 @gluon.jit
@@ -28,10 +31,8 @@ def buffers(
     desc, COUNT: gl.constexpr, SIDE: gl.constexpr = None, AXIS: gl.constexpr = 0
 ):
     """Shared memory for COUNT blocks of a descriptor, or of another SIDE."""
-    block: gl.constexpr = (
-        desc.block_shape if SIDE is None else resized(desc.block_shape, AXIS, SIDE)
-    )
-    return gl.allocate_shared_memory(desc.dtype, [COUNT] + block, desc.layout)
+    SHAPE: gl.constexpr = blocks_of(desc.block_shape, COUNT, AXIS, SIDE)
+    return gl.allocate_shared_memory(desc.dtype, SHAPE, desc.layout)
 
 
 @gluon.jit
@@ -41,7 +42,7 @@ def cut_buffers(
     """The same for each of several pieces of a side."""
     made = ()
     for i in gl.static_range(len(PIECES)):
-        made = made + (buffers(desc, COUNT, PIECES[i], AXIS),)
+        made += (buffers(desc, COUNT, PIECES[i], AXIS),)
     return made
 
 
@@ -157,3 +158,48 @@ def ring(COUNT: gl.constexpr, READERS: gl.constexpr):
         mbarrier.init(full.index(i), count=1)
         mbarrier.init(empty.index(i), count=READERS)
     return full, empty
+
+
+@gluon.jit
+def side(block, ROWS_FIRST: gl.constexpr, SUM: gl.constexpr = None):
+    """A block as wgmma reads it: rows first, in registers if the layout of a SUM."""
+    turned = block if ROWS_FIRST else block.permute((1, 0))
+    return turned if SUM is None else turned.load(gl.DotOperandLayout(0, SUM, 1))
+
+
+@gluon.jit
+def no_sum(ROWS: gl.constexpr, COLUMNS: gl.constexpr, dtype: gl.constexpr):
+    """What products of such elements are added to, where wgmma leaves their sum."""
+    DEPTH: gl.constexpr = 256 // dtype.primitive_bitwidth  # of K, at a time
+    SUM: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, DEPTH])
+    return gl.zeros((ROWS, COLUMNS), gl.float32, SUM)
+
+
+@gluon.jit
+def no_sums(ROWS: gl.constexpr, PIECES: gl.constexpr, dtype: gl.constexpr):
+    """One for each piece of the right side."""
+    sums = ()
+    for i in gl.static_range(len(PIECES)):
+        sums += (no_sum(ROWS, PIECES[i], dtype),)
+    return sums
+
+
+@gluon.jit
+def begin_products(left, right_smem, stage, sums, adds, K_MAJOR: gl.constexpr):
+    """Have a block multiplied with each piece of a stage."""
+    begun = ()
+    for i in gl.static_range(len(right_smem)):
+        right = side(right_smem[i].index(stage), not K_MAJOR)
+        total = hopper.warpgroup_mma(left, right, sums[i], is_async=True, use_acc=adds)
+        begun += (total,)
+    return begun
+
+
+@gluon.jit
+def wait_for_products(sums, PENDING: gl.constexpr):
+    """The sums, when no more products than so many are under way."""
+    waited = hopper.warpgroup_mma_wait(PENDING, deps=sums)
+    if len(sums) == 1:
+        return (waited,)
+    else:
+        return waited

@@ -41,14 +41,14 @@ class Block(NamedTuple):
     """
 
     matrix: torch.Tensor
-    boxes: tuple[tuple[int, int] | None, ...]
+    boxes: tuple[tuple[int, ...] | None, ...]
     to_tf32: bool = False
 
     def descriptors(self, in_gluon: bool) -> list[Any]:
         """Return the descriptors that Triton passes to a kernel, in Gluon or not."""
         return [box and self.descriptor(box, in_gluon) for box in self.boxes]
 
-    def descriptor(self, box: tuple[int, int], in_gluon: bool) -> Any:
+    def descriptor(self, box: tuple[int, ...], in_gluon: bool) -> Any:
         """Return that of one box."""
         shape = list(box)
         rounding = {"round_f32_to_tf32": True} if self.to_tf32 and ROUNDS else {}

@@ -10,18 +10,21 @@ runs its epilogue, for which each has a barrier (order).
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 from .blocks import (
     bars,
+    begin_products,
     buffers,
     columns_of,
     load_piece,
     load_pieces,
+    no_sums,
     piece_buffers,
     pieces_of,
     ring,
+    side,
+    wait_for_products,
 )
 from .device import swizzle
 from .tile import MOST_STORED
@@ -66,12 +69,14 @@ def bytes_of(descs):
 @gluon.jit
 def load_operands(
     operands, first_m, first_n, turn,
-    ROWS: gl.constexpr, COLUMNS: gl.constexpr, CONSUMERS: gl.constexpr,
+    BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CONSUMERS: gl.constexpr,
     SWAP_AB: gl.constexpr,
 ):  # fmt: skip
     """Load each consumer's part of a tile's operands [m, n], when its room is empty."""
     descs, smems, operand_full, operand_empty = operands
     PINGPONG: gl.constexpr = CONSUMERS == 1
+    ROWS: gl.constexpr = BLOCK_M if SWAP_AB else BLOCK_M // CONSUMERS
+    COLUMNS: gl.constexpr = BLOCK_N // CONSUMERS if SWAP_AB else BLOCK_N
     for part in gl.static_range(CONSUMERS):
         consumer = turn % (1 + PINGPONG) + part
         phase = (turn // (1 + PINGPONG)) & 1
@@ -119,57 +124,10 @@ def produce(
             k_iter += 1
         # Operands last: a consumer reads them when its sum is done.
         if len(operands) > 0:
-            ROWS: gl.constexpr = BLOCK_M if SWAP_AB else BLOCK_M // NUM_WGS
             load_operands(
-                operands, first_m, first_n, turn,
-                ROWS, BLOCK_M * BLOCK_N // NUM_WGS // ROWS, NUM_WGS, SWAP_AB,
-            )  # fmt: skip
+                operands, first_m, first_n, turn, BLOCK_M, BLOCK_N, NUM_WGS, SWAP_AB
+            )
         turn += 1
-
-
-@gluon.jit
-def side(block, ROWS_FIRST: gl.constexpr, LAYOUT: gl.constexpr = None):
-    """A block as wgmma reads it: rows first, and in registers if it has a LAYOUT."""
-    turned = block if ROWS_FIRST else block.permute((1, 0))
-    return turned if LAYOUT is None else turned.load(LAYOUT)
-
-
-@gluon.jit
-def no_sum(ROWS: gl.constexpr, COLUMNS: gl.constexpr, dtype: gl.constexpr):
-    """What products of such elements are added to, where wgmma leaves their sum."""
-    DEPTH: gl.constexpr = 256 // dtype.primitive_bitwidth  # of K, at a time
-    SUM: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, DEPTH])
-    return gl.zeros((ROWS, COLUMNS), gl.float32, SUM)
-
-
-@gluon.jit
-def no_sums(ROWS: gl.constexpr, PIECES: gl.constexpr, dtype: gl.constexpr):
-    """One for each piece of the right side."""
-    sums = ()
-    for i in gl.static_range(len(PIECES)):
-        sums = sums + (no_sum(ROWS, PIECES[i], dtype),)
-    return sums
-
-
-@gluon.jit
-def begin_products(left, right_smem, stage, sums, adds, K_MAJOR: gl.constexpr):
-    """Have a block multiplied with each piece of a stage."""
-    begun = ()
-    for i in gl.static_range(len(right_smem)):
-        right = side(right_smem[i].index(stage), not K_MAJOR)
-        total = hopper.warpgroup_mma(left, right, sums[i], is_async=True, use_acc=adds)
-        begun = begun + (total,)
-    return begun
-
-
-@gluon.jit
-def wait_for_products(sums, PENDING: gl.constexpr):
-    """The sums, when no more products than so many are under way."""
-    waited = hopper.warpgroup_mma_wait(PENDING, deps=sums)
-    if len(sums) == 1:
-        return (waited,)
-    else:
-        return waited
 
 
 @gluon.jit
@@ -189,15 +147,14 @@ def multiply(
     WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
     PIECES: gl.constexpr = pieces_of(COLUMNS, columns_of(NUM_WGS))
     sums = no_sums(ROWS, PIECES, left_smem.dtype)
-    OPERAND: gl.constexpr = gl.DotOperandLayout(0, sums[0].type.layout, 1)
-    LAYOUT: gl.constexpr = OPERAND if LEFT_IN_REGISTERS else None
+    SUM: gl.constexpr = sums[0].type.layout if LEFT_IN_REGISTERS else None
     k_blocks = tl.cdiv(K, BLOCK_K)
     if PINGPONG:
         mbarrier.wait(order.index(CONSUMER), (wave & 1) ^ (1 - CONSUMER))
     for k in range(k_blocks):
         stage = k_iter % STAGES
         mbarrier.wait(full.index(stage), (k_iter // STAGES) & 1)
-        left = side(left_smem.index(stage * NUM_WGS + WG), LEFT_K_MAJOR, LAYOUT)
+        left = side(left_smem.index(stage * NUM_WGS + WG), LEFT_K_MAJOR, SUM)
         sums = begin_products(left, right_smem, stage, sums, k > 0, RIGHT_K_MAJOR)
         if LEFT_IN_REGISTERS:  # into which the next block is loaded
             sums = wait_for_products(sums, 0)
@@ -231,9 +188,9 @@ def parts_of(sums):
     for i in gl.static_range(len(sums)):
         if sums[i].shape[1] > MOST_STORED:
             left, right = halves(sums[i])
-            parts = parts + (left.permute((1, 0)), right.permute((1, 0)))
+            parts += (left.permute((1, 0)), right.permute((1, 0)))
         else:
-            parts = parts + (sums[i].permute((1, 0)),)
+            parts += (sums[i].permute((1, 0)),)
     return parts
 
 
@@ -286,17 +243,13 @@ def specialize(
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr = True,
 ):  # fmt: skip
-    """Run the consumers and the producer beside each other, in warps of their own.
-
-    After the roles: warps of each but the first, which has the kernel's own four, and
-    registers of their threads.
-    """
+    """Run the roles beside each other. The first has the kernel's own four warps."""
     inputs, loads = rings_of(
         a_desc, b_desc, M, N, K,
         BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB,
     )  # fmt: skip
     if NUM_WGS == 3:
-        gl.warp_specialize([
+        gl.warp_specialize([  # roles; warps of the others; their threads' registers
             (run_consumer, (
                 consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
                 STAGES, NUM_WGS, 0)),

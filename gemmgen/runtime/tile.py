@@ -172,7 +172,7 @@ class Tile(NamedTuple):
 
     def boxes(
         self, axes: Iterable[str], shared: str = "", beside: bool = False
-    ) -> tuple[tuple[int, int], ...]:
+    ) -> tuple[tuple[int, ...], ...]:
         """Return the rows and columns in which a tensor of two axes is moved.
 
         All of a tile's, or of each group of warps where those have parts along an axis

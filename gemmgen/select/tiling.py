@@ -1,35 +1,26 @@
-"""The tiles of a kernel: those the spec lists, completed, or the model's own.
-
-Refuses what a target cannot hold or Triton cannot compile, with the nearest that can.
-"""
+"""The tiles of a kernel: those the spec lists, those measured, or the model's own."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gemmgen.base.errors import SpecError, SpecErrors, quoted
 from gemmgen.cost.resources import fits, shared_memory, spills, why_not_compiled
-from gemmgen.cost.time import best_stages
 from gemmgen.epilogue.checked import Epilogue
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules import SCHEDULES, schedule_of, why_not
+from gemmgen.schedules import schedule_of, why_not
 from gemmgen.schedules.parts.schedule import Kernel
-from gemmgen.schedules.parts.tile import FALLBACK, GROUP_M, Product, Tile
+from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 from gemmgen.select.costs import Costs
 from gemmgen.select.decision_list import Rule
 from gemmgen.select.fallback_tiles import fallback_tiles
+from gemmgen.select.listed_tiles import completed, misfits, serving
 from gemmgen.select.model_table import describes_operands
-from gemmgen.select.nearest import nearest_fitting
 from gemmgen.select.schedule_tiles import holds, schedule_tiles
 from gemmgen.select.table import Row, Table, row
 from gemmgen.select.tuning_file import Measured
 from gemmgen.spec.parse import KernelSpec
 from gemmgen.spec.schema import AUTO
 from gemmgen.tables.layouts import LAYOUTS
-
-_IN_PARTS = next(
-    name for name, row in SCHEDULES.items() if row.splits and not row.described
-)
-"""The schedule that serves every call in parts of K."""
 
 
 def choose(
@@ -48,8 +39,8 @@ def choose(
     """
     if spec.autotune:
         return (), _configs(spec, targets, product)
-    listed = {target: _listed(spec, product, target) for target in targets}
-    errors = [*_unserved(spec, targets, product), *_misfits(spec, product, listed)]
+    listed = {target: completed(spec, product, target) for target in targets}
+    errors = [*_unserved(spec, targets, product), *misfits(spec, product, listed)]
     for target in targets if not spec.tiles else ():
         errors += _outgrown(spec, tuned.get(target.name), product, target)
     if errors:
@@ -87,7 +78,7 @@ def _offered(
             product, target, epilogue.registers, _widest(spec)
         )
     if not spec.tiles:  # after the fallback's, which win where both are as good
-        for schedule in _serving(spec, product, target):
+        for schedule in serving(spec, product, target):
             tiles = tiles + schedule_tiles(
                 schedule, product, target, epilogue.live_tiles
             )
@@ -103,13 +94,13 @@ def _measured_rows(
     """
     if measured is None:
         return (), ()
-    serving = _serving(spec, product, target)
+    usable = serving(spec, product, target)
 
     def kept(rules: Sequence[Rule]) -> tuple[Row, ...]:
         return tuple(
             row(target, rule)
             for rule in rules
-            if rule.tile.schedule in serving and not spills(rule.tile, product)
+            if rule.tile.schedule in usable and not spills(rule.tile, product)
         )
 
     return kept(measured.rules), kept(measured.unaligned)
@@ -134,7 +125,7 @@ def _rows_with_costs(
         tile = next((one for one in depths if fits(one, product, target)), None)
         if (
             tile
-            and tile.schedule in _serving(spec, product, target)
+            and tile.schedule in serving(spec, product, target)
             and not spills(tile, product)
             and holds(tile, product, target, epilogue.live_tiles)
             and not why_not_compiled(tile, product, target)
@@ -171,14 +162,6 @@ def _outgrown(
             yield SpecError(
                 place, f"{said}gemmgen tune again, or delete the kernel here"
             )
-
-
-def _serving(spec: KernelSpec, product: Product, target: Target) -> list[str]:
-    """The schedules that the spec allows and that can serve it on a target."""
-    by_itself = [name for name, row in SCHEDULES.items() if row.auto]
-    wanted = by_itself if AUTO in spec.schedule else spec.schedule
-    kernel = Kernel(spec.layout, product, target)
-    return [name for name in wanted if why_not(name, kernel) is None]
 
 
 def _unserved(
@@ -218,88 +201,13 @@ def _configs(
     if not spec.tiles:
         place = spec.at("autotune")
         raise SpecErrors([SpecError(place, "autotune: runtime needs a list of tiles")])
-    listed = {target: _listed(spec, product, target) for target in targets}
-    errors = list(_misfits(spec, product, listed))
+    listed = {target: completed(spec, product, target) for target in targets}
+    errors = list(misfits(spec, product, listed))
     if errors:
         raise SpecErrors(errors)
     return tuple(
         min(same, key=lambda tile: tile.stages)
         for same in zip(*listed.values(), strict=True)
-    )
-
-
-def _listed(spec: KernelSpec, product: Product, target: Target) -> list[Tile]:
-    """The spec's tiles, for each schedule that may compute them, completed."""
-    tiles = []
-    serving = _serving(spec, product, target)
-    for given in spec.tiles:
-        if AUTO in spec.schedule:
-            schedules = [_IN_PARTS if (given.split_k or 1) > 1 else FALLBACK]
-        else:
-            schedules = [name for name in spec.schedule if name in serving]
-        for schedule in schedules:
-            tile = Tile(
-                given.m,
-                given.n,
-                given.k,
-                given.group_m or GROUP_M,
-                given.stages or 2,
-                given.warps or _default_warps(given.m, given.n, product),
-                schedule,
-                given.split_k or 1,
-            )
-            if not given.stages:
-                tile = replace(tile, stages=best_stages(tile, product, target) or 2)
-            tiles.append(tile)
-    return tiles
-
-
-def _default_warps(m: int, n: int, product: Product) -> int:
-    """Warps that keep the accumulator at 64 registers a thread, 4 to 8."""
-    words = m * n * product.rights * product.mma.accumulator_words
-    return 4 if words <= 64 * 32 * 4 else 8
-
-
-def _misfits(
-    spec: KernelSpec, product: Product, listed: dict[Target, list[Tile]]
-) -> Iterator[SpecError]:
-    """The tiles that a target cannot run."""
-    for target, tiles in listed.items():
-        for index, tile in enumerate(tiles):
-            reason = _odd_side(tile) or why_not_compiled(tile, product, target)
-            if not fits(tile, product, target):
-                reason = reason or _too_big(tile, product, target)
-            if reason:
-                yield SpecError(spec.at("tiles", index), reason)
-
-
-def _odd_side(tile: Tile) -> str | None:
-    """Why a schedule cannot compute so many rows, which only some compose."""
-    if not any(one & (one - 1) for one in schedule_of(tile).powers_of_two(tile)):
-        return None
-    power = 1 << (tile.m.bit_length() - 1)
-    composing = " or ".join(
-        name for name, row in SCHEDULES.items() if tile.m not in row.powers_of_two(tile)
-    )
-    return (
-        f"tile m={tile.m} is not a power of two, which Triton needs but in schedule "
-        f"{composing}; nearest: {power}, {2 * power}"
-    )
-
-
-def _too_big(tile: Tile, product: Product, target: Target) -> str:
-    """The message for a tile whose shared memory is over the limit."""
-    near = nearest_fitting(tile, lambda one: fits(one, product, target))
-    advice = (
-        f"; nearest that fits: {{m: {near.m}, n: {near.n}, k: {near.k}, "
-        f"stages: {near.stages}}}"
-        if near
-        else ""
-    )
-    return (
-        f"tile {tile.m}x{tile.n}x{tile.k} with {tile.stages} stages needs "
-        f"{shared_memory(tile, product, target)} bytes of shared memory; {target.name} "
-        f"has {target.shared_per_block} for a block{advice}"
     )
 
 

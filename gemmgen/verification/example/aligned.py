@@ -108,7 +108,7 @@ def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
     return types
 
 
-def _descriptor(box: tuple[int, int], dtype: str, in_gluon: bool) -> str:
+def _descriptor(box: tuple[int, ...], dtype: str, in_gluon: bool) -> str:
     """`tensordesc<bf16[64, 64]>`, in Gluon with the layout in shared memory."""
     block, element = list(box), _element(dtype)
     if not in_gluon:

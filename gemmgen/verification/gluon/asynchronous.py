@@ -147,7 +147,7 @@ def check_box(descriptor: Descriptor, view: View) -> None:
             f"a descriptor of {descriptor.dtype} is used with {view.block.label()} of "
             f"{view.dtype}"
         )
-    if descriptor.layout != view.ring.layout:
+    if descriptor.layout != view.ring.layout or view.turned:
         raise misused(f"{view.block.label()} has another layout than its descriptor")
 
 

@@ -158,7 +158,8 @@ def _load(
     asynchronous.check_box(descriptor, view)
     access = Access("a load from global memory", barrier.end, True)
     view.block.write(access, program.me.clock, view.sides)
-    program.load(Load(descriptor, list(corner), view, barrier, barrier.phase))
+    place = view.block, view.sides
+    program.load(Load(descriptor, list(corner), *place, barrier, barrier.phase))
     program.pause()
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gemmgen.verification.gluon.barriers import Barrier
 from gemmgen.verification.gluon.clocks import Clock
@@ -11,10 +11,7 @@ from gemmgen.verification.gluon.descriptors import Descriptor
 from gemmgen.verification.gluon.misuse import misused
 from gemmgen.verification.gluon.partitions import Partition, Turns
 from gemmgen.verification.gluon.policies import Choices
-from gemmgen.verification.gluon.shared import Block
-
-if TYPE_CHECKING:
-    from gemmgen.verification.gluon.views import View
+from gemmgen.verification.gluon.shared import Block, Sides
 
 
 @dataclass(frozen=True)
@@ -23,13 +20,14 @@ class Load:
 
     descriptor: Descriptor
     corner: list[Any]
-    view: "View"
+    block: Block
+    sides: Sides
     barrier: Barrier
     phase: int
 
     def land(self) -> None:
         """Arrive, and tell the barrier."""
-        self.view.data[...] = self.descriptor.load(self.corner)
+        self.block.part(self.sides)[...] = self.descriptor.load(self.corner)
         self.barrier.land(self.descriptor.bytes, self.phase)
 
 
@@ -83,7 +81,7 @@ class Program:
 
     def load(self, load: Load) -> None:
         """Have a load under way, or done at once."""
-        load.view.block.spoil(load.view.sides)
+        load.block.spoil(load.sides)
         self.loads.append(load)
         if self.choices.lands_at_once():
             self._land(len(self.loads) - 1)
@@ -103,7 +101,7 @@ class Program:
     def finish(self) -> None:
         """Raise `Misuse` if something is left under way."""
         if self.loads:
-            block = self.loads[0].view.block.label()
+            block = self.loads[0].block.label()
             raise misused(f"the kernel ends while a load into {block} is under way")
         for barrier in self.barriers:
             barrier.finish()

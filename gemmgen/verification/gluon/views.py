@@ -77,6 +77,11 @@ class View:
         return tuple(end - start for start, end in found)
 
     @property
+    def turned(self) -> bool:
+        """Whether its axes are in another order than the block's."""
+        return self.axes != tuple(sorted(self.axes))
+
+    @property
     def dtype(self) -> Any:
         """The type of its elements."""
         return self.ring.dtype

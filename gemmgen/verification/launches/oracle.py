@@ -110,11 +110,13 @@ def check_matrices(
             raise Wrong(f"{name} is {value}, passed is {values[name]}")
     for matrix in matrices:
         tensor = tensors[matrix.name]
-        for one in descriptions(matrix.name, values):
-            if one.map.shape != tuple(tensor.shape):
-                raise Wrong(f"{matrix.name} is {list(tensor.shape)}, described {one}")
-            if one.map.strides != tensor.stride():
-                raise Wrong(f"{matrix.name} has strides {tensor.stride()}: {one}")
+        for described in descriptions(matrix.name, values):
+            if described.map.shape != tuple(tensor.shape):
+                sizes = list(tensor.shape)
+                raise Wrong(f"{matrix.name} is {sizes}, described {described}")
+            if described.map.strides != tensor.stride():
+                strides_ = tensor.stride()
+                raise Wrong(f"{matrix.name} has strides {strides_}: {described}")
 
 
 def _check_index(
