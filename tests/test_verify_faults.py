@@ -23,7 +23,7 @@ defaults: {dtype: fp16, tiles: {m: 16, n: 32, k: 16}}
 kernels:
   - {name: layer, op: linear, epilogue: "relu(acc + bias[n])"}
   - {name: plain, op: gemm, layout: TN, dtype: fp32}
-  - {name: cut, op: gemm, layout: NN, dtype: fp32, precision: tf32}
+  - {name: rounded, op: gemm, layout: NN, dtype: fp32, precision: tf32}
   - name: scaled
     op: gemm
     layout: NT

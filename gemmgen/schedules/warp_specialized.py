@@ -149,7 +149,7 @@ def misshapen(tile: Tile) -> str | None:
 def powers_of_two(tile: Tile) -> set[int]:
     """But for three consumers, of 64 rows or columns each."""
     odd = {12, 192} if tile.warps == 12 else set[int]()
-    return {tile.warps} - odd | {tile.k}
+    return {tile.n, tile.warps} - odd | {tile.k}
 
 
 def why_not_compiled(tile: Tile, product: Product) -> str | None:
