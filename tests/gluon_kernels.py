@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from gemmgen.render.parts import file_of
+from gemmgen.render.parts import ROLES, file_of
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.basics.failure import Fault
 from gemmgen.verification.basics.profiles import PROFILES
@@ -25,7 +25,6 @@ from gemmgen.verification.interpret import interpreter
 from gemmgen.verification.mutate.host_mutants import device_mutants
 from gemmgen.verification.mutate.mutants import mutants
 from gemmgen.verification.mutate.pipeline_faults import pipeline_families
-from gemmgen.verification.mutate.shared_trial import PIPELINE
 from gemmgen.verification.run.properties import run as run_properties
 from gemmgen.verification.run.trial import Trial
 from tests import folders
@@ -67,8 +66,8 @@ def tried(plan: Plan, changed: dict[str, str]) -> str:
 
 
 def texts_of(plan: Plan) -> dict[str, str]:
-    """The two files that make a specialized kernel: its own, and what all share."""
-    names = (file_of(plan, SPECIALIZED), PIPELINE)
+    """The files that make a specialized kernel: its own, and what all share."""
+    names = (file_of(plan, SPECIALIZED), *ROLES)
     return {name: folders.committed(plan)[name] for name in names}
 
 
@@ -83,13 +82,14 @@ def faults(plan: Plan, changes: dict[str, list[list[str]]]) -> Iterator[dict[str
 
 def kinds(plan: Plan) -> Iterator[dict[str, str]]:
     """The first mutant of each kind that specialized tiles can show."""
-    own, shared = texts_of(plan).items()
+    own, *shared = texts_of(plan).items()
     made = [(own[0], one) for one in mutants(plan, SPECIALIZED, own[1])]
     # What is lost of K beyond whole lines shows in other layouts, as in the self-test.
     families = {family for family, _ in pipeline_families()}
     made += [
-        (PIPELINE, one)
-        for _, one in device_mutants(plan, *shared)
+        (file, one)
+        for file, text in shared
+        for _, one in device_mutants(plan, file, text)
         if one.family in families
     ]
     seen = set()

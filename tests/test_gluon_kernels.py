@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from gemmgen.output.alone import shared_texts
+from gemmgen.render.parts import ROLES, file_of
 from gemmgen.verification.gluon.policies import POLICIES
 from gemmgen.verification.mutate.pipeline_faults import pipeline_families
+from gemmgen.verification.mutate.shared_trial import trial_plans
 from tests import folders
 from tests.slow import all_but
 
@@ -21,6 +24,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = Path(__file__).with_name("gluon_kernels.py")
 KERNEL = "linear_bias_silu_residual"
 KERNELS = (KERNEL, "gemm_nn_tf32", "linear_gelu_aux")
+SPECIALIZED = "warp_specialized"
 
 FAULTS: dict[str, list[list[str]]] = {
     "the last K block is lost": [
@@ -59,7 +63,7 @@ def ran(*arguments: str) -> list[dict[str, str]]:
 def test_kernels_are_right_in_every_order(name: str) -> None:
     found = ran("orders", name)
     assert [one["said"] for one in found] == [""] * len(POLICIES)
-    assert {one["runs"] for one in found} == {"12"}
+    assert {one["runs"] for one in found} == {"13"}
 
 
 def test_faults_of_all_parts_at_once_are_found() -> None:
@@ -80,12 +84,13 @@ def test_a_mutant_of_each_kind_dies() -> None:
 
 def test_every_kind_of_fault_is_made_of_some_kernel() -> None:
     """A pattern that the template outgrew would make no mutants and kill none."""
-    texts = [folders.text_of(name, "warp_specialized") for name in KERNELS]
-    texts += [folders.text_of("_runtime", name) for name in ("device", "pipeline")]
+    specialized = [plan for plan in trial_plans() if plan.specialized]
+    texts = [shared_texts()[name] for name in ROLES]
+    texts += [folders.rendered(one)[file_of(one, SPECIALIZED)] for one in specialized]
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
-    made = {
-        family
-        for family, edit in pipeline_families()
-        if any(edit(node) is not None for node in nodes)
-    }
-    assert made == {family for family, _ in pipeline_families()}
+    never = [
+        (number, family)
+        for number, (family, edit) in enumerate(pipeline_families())
+        if all(edit(node) is None for node in nodes)
+    ]
+    assert never == []

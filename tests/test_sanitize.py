@@ -21,7 +21,7 @@ from gemmgen.cli.main import main
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.output import builder
 from gemmgen.output.alone import shared_texts
-from gemmgen.render.parts import PIPELINE, file_of
+from gemmgen.render.parts import ROLES, file_of
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select import plan
 from gemmgen.verification.basics.outcome import Outcome
@@ -198,7 +198,7 @@ def test_the_dispatch_that_is_set_aside_is_ordered_by_a_barrier(tile: Tile) -> N
     )
     files = {
         f"{tile.schedule}.py": folders.text_of(one.name, tile.schedule).splitlines(),
-        "pipeline.py": shared_texts()[PIPELINE].splitlines(),
+        **{Path(name).name: shared_texts()[name].splitlines() for name in ROLES},
     }
     assert of_dispatch(finding, files)
 

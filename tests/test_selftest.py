@@ -1,5 +1,6 @@
 """What the self-test makes of its mutants, with checks that are played."""
 
+import ast
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from gemmgen.output import alone
 from gemmgen.output.folder import SHARED
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate import host_excuses, selftest
+from gemmgen.verification.mutate.box_faults import box_families
 from gemmgen.verification.mutate.faults import families
 from gemmgen.verification.mutate.host_faults import host_families, on_the_host
 from gemmgen.verification.mutate.host_mutants import host_mutants, on_the_device
@@ -135,6 +137,14 @@ def test_every_kind_of_fault_is_a_row() -> None:
         ("x", "2", "1", "1", ""),
         ("y", "1", "0", "0", "the same"),
     ]
+
+
+def test_every_fault_of_boxes_is_made_of_a_shared_module() -> None:
+    """A pattern that the text outgrew would make no mutants."""
+    texts = alone.shared_texts().values()
+    nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
+    for name, edit in box_families():
+        assert any(edit(node) is not None for node in nodes), name
 
 
 @pytest.mark.slow

@@ -8,9 +8,10 @@ if TYPE_CHECKING:
     from gemmgen.select.plan import Plan
 
 RUNTIME = "_runtime"
-PIPELINE = f"{RUNTIME}/pipeline.py"
-"""What warp-specialized kernels share."""
 """The folder of what all launchers share."""
+BLOCKS, PIPELINE = f"{RUNTIME}/blocks.py", f"{RUNTIME}/pipeline.py"
+ROLES = (BLOCKS, PIPELINE)
+"""What warp-specialized kernels share."""
 LAUNCHER, TILES, EPILOGUE = "__init__", "tiles", "epilogue"
 """The files of a kernel that hold its launcher, the tiles that it chooses from, what
 becomes of a tile's sum."""

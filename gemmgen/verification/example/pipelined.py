@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from gemmgen.schedules import transposes
+from gemmgen.schedules import composes, transposes
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.verification.cases.cases import Case, input_tensors
@@ -22,6 +22,12 @@ _ROWS, _OTHER, _K_BYTES = 64, 32, 32
 """The rows and bytes of K that wgmma multiplies at least, and columns: no two alike."""
 _STAGES = {1: 3, 2: 2, 3: 4}
 """By the groups of warps that share a tile, the stages that it is tried with."""
+_COMPOSED = {1: 32, 2: 56, 3: 40}
+_ALONG_M = {1: 32, 2: 192, 3: 64}
+"""By the same, sides of one, three and two pieces; those of a matrix that lies along
+them, whose pieces are lines of 128 bytes at least."""
+_HALVED = 256
+"""Columns of one product that are stored in two parts."""
 _LINE = 16
 """Bytes that rows end at."""
 
@@ -53,6 +59,8 @@ class Pipelined(Variant):
         padded = ("padded",) * len(input_tensors(plan))
         yield numbered(plan, Case((m,), n, k, "normal"))
         yield numbered(plan, Case((2 * m + rows,), n + unit, (stages - 1) * k, "wide"))
+        if _HALVED in (m, n):  # large, and like others but for what becomes of sums
+            return
         yield numbered(plan, Case((3 * m,), n, stages * k, "wide"))
         more = Case((4 * m + rows,), n, stages * k + unit, "special", padded)
         yield numbered(plan, replace(more, given=False))
@@ -69,15 +77,26 @@ def _unit(plan: Plan) -> int:
 
 
 def pipelined(plan: Plan, module: ModuleType) -> list[Pipelined]:
-    """A small tile for each number of groups of warps that may share one."""
+    """Small tiles for each number of groups of warps that may share one."""
     table: Any = getattr(module, "TILES", ())
     found = [row for row in table if row.schedule == plan.specialized]
-    return [_small(plan, found[0], table[-1], groups) for groups in _STAGES if found]
+    if not found:
+        return []
+    sides = [*_sides(plan).items(), (2, _HALVED)]
+    return [_small(plan, found[0], table[-1], *each) for each in sides]
 
 
-def _small(plan: Plan, row: Any, last: Any, groups: int) -> Pipelined:
-    """The smallest tile that so many groups share; any tensor will do for the last."""
-    shared, other = _ROWS * groups, _OTHER
+def _sides(plan: Plan) -> dict[int, int]:
+    """By the groups of warps that share a tile, the side that they do not cut."""
+    schedule = plan.specialized or ""
+    if not composes(schedule, plan.product.kind, plan.layout):
+        return dict.fromkeys(_STAGES, _OTHER)
+    return _ALONG_M if plan.contraction.lhs.transposed else _COMPOSED
+
+
+def _small(plan: Plan, row: Any, last: Any, groups: int, other: int) -> Pipelined:
+    """The smallest such tile of so many groups; any tensor will do for the last row."""
+    shared = _ROWS * groups
     turned = transposes(row.schedule, plan.product.kind, plan.layout)
     m, n = (other, shared) if turned else (shared, other)
     block = Block(m, n, _K_BYTES // plan.product.bytes)

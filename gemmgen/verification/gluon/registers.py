@@ -79,6 +79,7 @@ class Registers(tl.tensor):  # type: ignore[misc]
         super().__init__(
             TensorHandle(data, element), _Type(element, list(data.shape), layout)
         )
+        self.shape = data.shape  # whole numbers stay Python's
 
     def to(self, dtype: Any, *options: Any, **named: Any) -> "Registers":
         """The same in another type."""

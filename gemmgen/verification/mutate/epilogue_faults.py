@@ -64,7 +64,12 @@ def _rounded_early(plan: Plan, name: str) -> Edit:
 
 def _reads(node: ast.AST, name: str) -> bool:
     """Whether the values of a block are read, not only what it is like."""
-    if isinstance(node, ast.Attribute) and node.attr in ("dtype", "numel", "shape"):
+    if isinstance(node, ast.Attribute) and node.attr in (
+        "dtype",
+        "numel",
+        "shape",
+        "type",
+    ):
         return False
     if isinstance(node, ast.Name):
         return node.id == name

@@ -30,6 +30,7 @@ _MORE_ROOM = "there is more room than is needed"
 _DICT = "a dict is made without it"
 _NOT_ALIKE = "with `out` its own shape stays in the key, so that no other call is alike"
 _TRIAL = "the trial tells as much, or fails, and signatures are compared in Python"
+_ONE_BOX = "a piece of whole lines of 128 bytes is one box, of 64, 128 or 256"
 _NOT_YET = "Triton 3.6 launches and rounds in the one way that is left"
 
 
@@ -50,6 +51,14 @@ class _Same:
 
 
 _SAME: dict[str, tuple[_Same, ...]] = {
+    "_runtime/blocks.py": (
+        _Same(
+            "box cut from the piece's first",
+            "cut(piece, i * SIDE, SIDE, AXIS)",
+            _ONE_BOX,
+            "[other, at], bar, cut(piece, 0, SIDE, AXIS)",
+        ),
+    ),
     "_runtime/functions.py": (
         _Same("< became <=", "tl.abs(x) < 0.5", _BOTH_RIGHT),
         _Same("NaN dropped", "tl.maximum(x, 0.0", _STAYS_NAN, "0.0) + log1p_t"),

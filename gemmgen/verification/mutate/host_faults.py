@@ -8,6 +8,7 @@ import copy
 from collections.abc import Iterator
 
 from gemmgen.base.ast_edits import Edit, call_of, expression
+from gemmgen.verification.mutate.box_faults import box_families
 
 _MOST_PARTS = 8
 """Operands, elements or arguments of one node that are dropped, each in its turn."""
@@ -47,6 +48,7 @@ def host_families() -> Iterator[tuple[str, Edit]]:
     for place in range(_MOST_PARTS):
         yield "value of another key", _other_value(place)
         yield "a program too few", _fewer_programs(place)
+    yield from box_families()
 
 
 def _without_operand(place: int) -> Edit:

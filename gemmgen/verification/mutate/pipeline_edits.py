@@ -2,12 +2,15 @@
 
 import ast
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
 
 WAIT, ARRIVE, EXPECT = "mbarrier.wait", "mbarrier.arrive", "mbarrier.expect"
-COPIES, STORES = ("tma_load",), ("tma_store",)
+FENCE, STORE_WAIT = "hopper.fence_async_shared", "tma.store_wait"
+COPIES = {"tma_load": 1, "load_piece": 2, "load_pieces": 1, "load_parts": 1}
+STORES = {"tma_store": 1, "store_piece": 2}
+"""What moves blocks, and which argument is the corner, or its first coordinate."""
 OTHER = {
     "full": "empty",
     "empty": "full",
@@ -25,21 +28,11 @@ def _calls(node: ast.AST, functions: tuple[str, ...]) -> bool:
     return call_of(node.value, *functions) is not None
 
 
-def dropped(functions: tuple[str, ...]) -> Edit:
+def dropped(functions: Iterable[str]) -> Edit:
     """A statement dropped that does nothing but call one of these functions."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        return ast.Pass() if _calls(node, functions) else None
-
-    return edit
-
-
-def undone(text: str) -> Edit:
-    """An assignment of this text dropped."""
-
-    def edit(node: ast.AST) -> ast.AST | None:
-        same = isinstance(node, ast.Assign) and ast.unparse(node) == text
-        return ast.Pass() if same else None
+        return ast.Pass() if _calls(node, tuple(functions)) else None
 
     return edit
 
@@ -74,11 +67,11 @@ def counted(form: str) -> Edit:
     return edit
 
 
-def passed_as(name: str, value: str) -> Edit:
-    """Another value for what is passed as `k > 0`."""
+def passed_as(name: str, old: str, value: str) -> Edit:
+    """Another value for what is passed by name."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        if isinstance(node, ast.keyword) and ast.unparse(node) == f"{name}=k > 0":
+        if isinstance(node, ast.keyword) and ast.unparse(node) == f"{name}={old}":
             return ast.keyword(name, expression(value))
         return None
 
@@ -89,9 +82,9 @@ def replaced(old: str, new: str) -> Edit:
     """An expression of this text that is read, replaced."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        read = isinstance(node, (ast.BinOp, ast.Call, ast.List)) or (
-            isinstance(node, (ast.Name, ast.Attribute))
-            and isinstance(node.ctx, ast.Load)
+        kinds = (ast.BinOp, ast.Call, ast.Compare, ast.IfExp)
+        read = isinstance(node, kinds) or isinstance(
+            getattr(node, "ctx", None), ast.Load
         )
         return expression(new) if read and ast.unparse(node) == old else None
 
@@ -179,6 +172,24 @@ def behind(first: str, second: str, body: str = "body") -> Edit:
     return edit
 
 
+def ahead(first: str, second: str) -> Edit:
+    """A statement with a text moved before one of its body with another."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, (ast.For, ast.FunctionDef)):
+            return None
+        texts = [ast.unparse(one) for one in node.body]
+        later = [at for at, text in enumerate(texts) if text.startswith(first)]
+        found = [at for at, text in enumerate(texts) if second in text]
+        if not later or not found or later[0] < found[0]:
+            return None
+        new = copy.deepcopy(node)
+        new.body.insert(found[0], new.body.pop(later[0]))
+        return new
+
+    return edit
+
+
 def bounded(old: str, new: str) -> Edit:
     """A bound of a loop replaced."""
 
@@ -206,28 +217,29 @@ def without_term(term: str) -> Edit:
 
 
 def same_k(node: ast.AST) -> ast.AST | None:
-    """The corner of a block that is loaded, at the first of K."""
+    """The corner of blocks that are loaded, at the first of K."""
     call = call_of(node, *COPIES)
-    corner = call.args[1] if call else None
-    if call is None or not isinstance(corner, ast.List):
+    texts = [ast.unparse(one) for one in call.args] if call else []
+    if call is None or "k" not in texts:
         return None
-    new = [ast.Constant(0) if ast.unparse(one) == "k" else one for one in corner.elts]
-    if ast.unparse(ast.List(new)) == ast.unparse(corner):
-        return None
-    return ast.Call(
-        call.func, [call.args[0], ast.List(new), *call.args[2:]], call.keywords
-    )
+    new = copy.copy(call)
+    new.args = list(call.args)
+    new.args[texts.index("k")] = ast.Constant(0)
+    return new
 
 
 def swapped_corner(node: ast.AST) -> ast.AST | None:
     """The corner of what is loaded or stored, its coordinates exchanged."""
     call = call_of(node, *COPIES, *STORES)
-    if call is None or not isinstance(call.args[1], ast.List):
+    if call is None:
         return None
     new = copy.deepcopy(call)
-    corner = new.args[1]
-    assert isinstance(corner, ast.List)
-    corner.elts.reverse()
+    at = {**COPIES, **STORES}[ast.unparse(call.func)]
+    corner = new.args[at]
+    if isinstance(corner, ast.List):
+        corner.elts.reverse()
+    else:
+        new.args[at : at + 2] = reversed(new.args[at : at + 2])
     return new
 
 

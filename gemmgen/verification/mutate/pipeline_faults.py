@@ -8,12 +8,16 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from gemmgen.base.ast_edits import Edit
+from gemmgen.verification.mutate.piece_faults import piece_families
 from gemmgen.verification.mutate.pipeline_edits import (
     ARRIVE,
     COPIES,
     EXPECT,
+    FENCE,
+    STORE_WAIT,
     STORES,
     WAIT,
+    ahead,
     behind,
     bounded,
     changed,
@@ -29,13 +33,10 @@ from gemmgen.verification.mutate.pipeline_edits import (
     same_k,
     shortened,
     swapped_corner,
-    undone,
     without_term,
 )
 
-_SUM_WAIT = "hopper.warpgroup_mma_wait"
-_FENCE, _STORE_WAIT = "hopper.fence_async_shared", "tma.store_wait"
-_MOST_TENSORS = 8
+_SUM_WAIT = "wait_for_products"
 
 
 def pipeline_families() -> Iterator[tuple[str, Edit]]:
@@ -46,6 +47,7 @@ def pipeline_families() -> Iterator[tuple[str, Edit]]:
     yield from _sums()
     yield from _rings()
     yield from _tiles()
+    yield from piece_families()
 
 
 def same_pipeline(family: str, function: ast.stmt, node: ast.AST) -> str | None:
@@ -54,7 +56,7 @@ def same_pipeline(family: str, function: ast.stmt, node: ast.AST) -> str | None:
         return None
     lines = [line.strip() for line in ast.unparse(function).splitlines()]
     given_back = any(
-        wait == f"{_STORE_WAIT}(0)" and arrival.startswith(f"{ARRIVE}(operand_empty")
+        wait == f"{STORE_WAIT}(0)" and arrival.startswith(f"{ARRIVE}(operand_empty")
         for wait, arrival in pairwise(lines)
     )
     last = getattr(node, "lineno", 0) == function.body[-1].lineno
@@ -67,14 +69,14 @@ _LAST_WAITS = ("wait for stores dropped", "a store too few waited for")
 
 def _dropped() -> Iterator[tuple[str, Edit]]:
     for name, functions in (
-        ("wait for a barrier dropped", (WAIT,)),
-        ("arrival dropped", (ARRIVE,)),
-        ("bytes not expected", (EXPECT,)),
-        ("block not loaded", COPIES),
-        ("tile not stored", STORES),
-        ("fence dropped", (_FENCE,)),
-        ("wait for stores dropped", (_STORE_WAIT,)),
-        ("wait for products dropped", (_SUM_WAIT,)),
+        ("wait for a barrier dropped", [WAIT]),
+        ("arrival dropped", [ARRIVE]),
+        ("bytes not expected", [EXPECT]),
+        ("block not loaded", [*COPIES]),
+        ("tile not stored", [*STORES]),
+        ("fence dropped", [FENCE]),
+        ("wait for stores dropped", [STORE_WAIT]),
+        ("wait for products dropped", [_SUM_WAIT]),
     ):
         yield name, dropped(functions)
 
@@ -112,37 +114,39 @@ def _barriers() -> Iterator[tuple[str, Edit]]:
 
 def _moved() -> Iterator[tuple[str, Edit]]:
     """Statements in the wrong order: the first of two behind the second."""
-    own, freed = "_smem.index(CONSUMER)", f"{ARRIVE}(operand_empty"
+    freed, released = f"{ARRIVE}(operand_empty", f"{ARRIVE}(empty"
+    waited = f"sums = {_SUM_WAIT}"
     for name, first, second in (
-        ("stage read before its wait", f"{WAIT}(full", "acc = hopper.warpgroup_mma("),
-        ("stage released before its wait", f"acc = {_SUM_WAIT}", f"{ARRIVE}(empty"),
+        ("stage read before its wait", f"{WAIT}(full", "= begin_products("),
+        ("stage released before its wait", waited, released),
         ("stage expected before its wait", f"{WAIT}(empty", EXPECT),
         ("stage filled before its wait", f"{WAIT}(empty", "k_iter += 1"),
-        ("operand read before its wait", f"{WAIT}(operand_full", f"{own}.load"),
-        ("operand loaded before its wait", f"{WAIT}(operand_empty", COPIES[0]),
-        ("fence before the store", f"{own}.store", _FENCE),
-        ("tile stored before the fence", _FENCE, "_desc, [first_m"),
-        ("tile written before the wait", f"{_STORE_WAIT}(0)", ".store("),
-        ("tile given back before it is read", ".load(layout)", freed),
-        ("tile given back before it is stored", f"{_STORE_WAIT}(0)", freed),
+        ("operand read before its wait", f"{WAIT}(operand_full", ".load(acc."),
+        ("operand loaded before its wait", f"{WAIT}(operand_empty", "load_pieces("),
+        ("fence before the store", "_part.store(", FENCE),
+        ("tile stored before the fence", FENCE, "store_piece("),
+        ("tile written before the wait", f"{STORE_WAIT}(0)", ".store("),
+        ("tile given back before it is stored", f"{STORE_WAIT}(0)", freed),
         ("turn not waited for", "if PINGPONG:\n    mbarrier.wait", "for k in"),
     ):
         yield name, behind(first, second)
-        yield name, behind(first, second, "orelse")
+    yield "stage released before its wait", behind(waited, released, "orelse")
+    yield "tile given back before it is read", ahead(freed, "= parts[part]")
 
 
 def _sums() -> Iterator[tuple[str, Edit]]:
     """Products that are not waited for, added or released as they should be."""
-    yield "a product too few waited for", changed(_SUM_WAIT, 0, "{} + 1")
-    yield "a store too few waited for", changed(_STORE_WAIT, 0, "{} + 1")
-    yield "sum begun anew", passed_as("use_acc", "False")
-    yield "sum begun anew", passed_as("use_acc", "k > 1")
-    yield "stage released that is not read", passed_as("pred", "True")
-    yield "stage not released", passed_as("pred", "k > 1")
+    yield "a product too few waited for", changed(_SUM_WAIT, 1, "{} + 1")
+    yield "a store too few waited for", changed(STORE_WAIT, 0, "{} + 1")
+    yield "sum begun anew", changed("begin_products", 4, "False")
+    yield "sum begun anew", changed("begin_products", 4, "k > 1")
+    yield "stage released that is not read", passed_as("pred", "k > 0", "True")
+    yield "stage not released", passed_as("pred", "k > 0", "k > 1")
     yield "stage released too early", replaced(
         "(k_iter + STAGES - 1) % STAGES", "k_iter % STAGES"
     )
-    yield "sum not turned back", undone("acc = acc.permute((1, 0))")
+    for one in ("left", "right", "sums[i]"):
+        yield "sum not turned back", replaced(f"{one}.permute((1, 0))", one)
 
 
 def _rings() -> Iterator[tuple[str, Edit]]:
@@ -159,7 +163,7 @@ def _rings() -> Iterator[tuple[str, Edit]]:
         yield "block turned the other way", otherwise(f"{side}_K_MAJOR")
     yield "tile of another", other_block("CONSUMER", "1 - CONSUMER")
     yield "tile of another", other_block("CONSUMER", "0")
-    yield "tile of another", other_block("consumer", "0")
+    yield "tile of another", changed("load_pieces", 5, "0")
     yield "ring begun elsewhere", replaced("(CONSUMER - WG) * tl.cdiv(K, BLOCK_K)", "0")
     yield "turn of the same", replaced(
         "order.index(1 - CONSUMER)", "order.index(CONSUMER)"
@@ -167,8 +171,16 @@ def _rings() -> Iterator[tuple[str, Edit]]:
     yield "turn begun by the other", replaced(
         "wave & 1 ^ 1 - CONSUMER", "wave & 1 ^ CONSUMER"
     )
-    for function, place in (("buffers", 1), ("bars", 0), ("ring", 0)):
-        for old, new in (("STAGES", "(STAGES - 1)"), ("CONSUMERS", "1")):
+    stages, consumers = ("STAGES", "(STAGES - 1)"), ("CONSUMERS", "1")
+    for function, place, *pairs in (
+        ("buffers", 1, stages, consumers),
+        ("piece_buffers", 1, stages),
+        ("part_buffers", 1, consumers),
+        ("store_buffers", 1, consumers),
+        ("bars", 0, consumers),
+        ("ring", 0, stages, consumers),
+    ):
+        for old, new in pairs:
             yield "ring allocated too short", shortened(function, place, old, new)
     yield "ring allocated too short", replaced("[COUNT, 1]", "[COUNT - 1, 1]")
 
@@ -189,8 +201,9 @@ def _tiles() -> Iterator[tuple[str, Edit]]:
     yield "last K block lost", bounded("k_blocks", "k_blocks - 1")
     yield "K block loaded again", same_k
     for slice_ in (
-        *("WG * BLOCK_N_PER_WG", "WG * BLOCK_M_PER_WG", "part * SIDE"),
-        *("part % PARTS_M * ROWS", "part % PARTS_N * COLUMNS"),
+        *("WG * BLOCK_N_PER_WG", "WG * BLOCK_M_PER_WG"),
+        *("part * desc.block_shape[AXIS]", "part * (1 - SWAP_AB) * ROWS"),
+        "part * SWAP_AB * COLUMNS",
     ):
         yield "slice of a tile", without_term(slice_)
     yield "corner's coordinates swapped", swapped_corner

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gemmgen.output import alone
 from gemmgen.render import render
-from gemmgen.render.parts import PIPELINE, file_of
+from gemmgen.render.parts import ROLES, file_of
 from gemmgen.schedules.parts.tile import Rates
 from gemmgen.select.costs import Cost, Costs
 from gemmgen.select.plan import Plan, plans
@@ -51,6 +51,23 @@ kernels:
     dtype: fp32
     precision: tf32
     epilogue: acc * gate[m, n] + addend[m, n]
+  # Sides that are sums of two and of three pieces, of one product stored in halves.
+  - name: pieces
+    op: linear
+    schedule: warp_specialized
+    epilogue: |
+      pre = acc + bias[n]
+      out = silu(pre) + residual[m, n]
+    outputs: {out: bf16, pre: fp32}
+    tiles:
+      - {m: 104, n: 128, k: 32, stages: 2, warps: 8}
+      - {m: 256, n: 128, k: 32, stages: 2, warps: 8}
+  # The same of a matrix that lies along them.
+  - name: lying
+    op: gemm
+    layout: TT
+    schedule: warp_specialized
+    tiles: {m: 192, n: 128, k: 32, stages: 2, warps: 8}
   # Parts of K of many tiles.
   - {name: parted, op: linear, tiles: {m: 64, n: 64, k: 64, split_k: 4}}
   # Configurations that race.
@@ -126,7 +143,7 @@ def callers_of(module: str, function: str) -> tuple[tuple[Plan, str | None], ...
     """
     if function in OPS:
         return ((_caller_of(function), None),)
-    if module != PIPELINE:
+    if module not in ROLES:
         return ((trial_plans()[0], None),)
     return tuple((one, one.specialized) for one in trial_plans() if one.specialized)
 

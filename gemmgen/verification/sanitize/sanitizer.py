@@ -21,7 +21,7 @@ from pathlib import Path
 from threading import Lock
 
 from gemmgen.base.errors import EnvironmentMissing
-from gemmgen.render.parts import PIPELINE, file_of
+from gemmgen.render.parts import ROLES, file_of
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.run.process import Subject
 from gemmgen.verification.sanitize import consan
@@ -224,7 +224,7 @@ def _specialized(subject: Subject) -> Files:
     stem = subject.plan.specialized
     if stem is None:
         return {}
-    paths = [subject.folder / name for name in (file_of(subject.plan, stem), PIPELINE)]
+    paths = [subject.folder / name for name in (file_of(subject.plan, stem), *ROLES)]
     return {one.name: one.read_text(encoding="utf-8").splitlines() for one in paths}
 
 

@@ -1,0 +1,55 @@
+"""Faults of how launchers cut a tile's sides into boxes, and describe those.
+
+Each is an expression in place of another, as in `host_faults`.
+"""
+
+from collections.abc import Iterator
+
+from gemmgen.base.ast_edits import Edit
+from gemmgen.verification.mutate.pipeline_edits import replaced
+
+_OF_ANOTHER = (
+    "[*one.descriptors(self.in_gluon)[:1], "
+    "*self.described[-1].descriptors(self.in_gluon)[1:]]"
+)
+_FAULTS = (
+    ("piece lost", "[most] * (side // most)", "[most] * (side >= most)"),
+    ("piece lost", "range(1, most.bit_length())", "range(2, most.bit_length())"),
+    ("pieces in another order", "tuple(found)", "tuple(found[::-1])"),
+    ("pieces of other sides", "256 if warpgroups < 3 else 128", "64"),
+    ("boxes of another axis", "getattr(self, axis)", "self.m"),
+    ("boxes of another axis", "getattr(self, axis)", "self.n"),
+    ("box of another piece", "larger[-1] if larger else least", "least"),
+    ("never a second box", "1 + (first != last)", "1"),
+    ("always a second box", "1 + (first != last)", "2"),
+    ("boxes exchanged", "(tuple(first), tuple(last))", "(tuple(last), tuple(first))"),
+    ("box of the other tensors", "at > 1", "at > 2"),
+    ("box of the other tensors", "at > 1", "at > 0"),
+    ("missing box before the others", "moved + missing", "missing + moved"),
+    ("box missing that is not", "1 + rest - len(moved)", "rest"),
+    ("never a second box", "f'{tensor}_rest_desc' in names", "False"),
+    (
+        "second descriptor like the first",
+        "self.descriptor(box, in_gluon)",
+        "self.descriptor(self.boxes[0], in_gluon)",
+    ),
+    (
+        "second descriptor of another tensor",
+        "one.descriptors(self.in_gluon)",
+        _OF_ANOTHER,
+    ),
+    ("box turned", "list(box)", "list(box)[::-1]"),
+    ("maps of the other box", "tuple(fixed)", "tuple(fixed[::-1])"),
+    (
+        "second map like the first",
+        "fill(address, *numbers, shape, strides, 0)",
+        "fill(address, *fixed[0], shape, strides, 0)",
+    ),
+)
+"""The kind of fault, what is replaced, by what."""
+
+
+def box_families() -> Iterator[tuple[str, Edit]]:
+    """Every kind of fault, with the edit that makes it."""
+    for name, old, new in _FAULTS:
+        yield name, replaced(old, new)

@@ -1,0 +1,165 @@
+"""Faults of sides that are sums of powers of two: of pieces, boxes, stored parts.
+
+Each is an edit of one node, as in `faults`; texts are those of what kernels share.
+"""
+
+import ast
+import copy
+from collections.abc import Iterator
+
+from gemmgen.base.ast_edits import Edit, call_of, expression
+from gemmgen.verification.mutate.pipeline_edits import (
+    STORE_WAIT,
+    changed,
+    passed_as,
+    replaced,
+    without_term,
+)
+
+
+def piece_families() -> Iterator[tuple[str, Edit]]:
+    """Every kind of fault, with the edit that makes it."""
+    yield "first of several left out", _fewer("1, {}")
+    yield "last of several left out", _fewer("{} - 1")
+    yield from _boxes()
+    yield from _places()
+    yield from _halves()
+    yield "stores of other parts not waited for", _first_part_alone
+    yield "operand not waited for by the first part", replaced("part == 0", "part == 1")
+    yield "sum of a piece begun anew", passed_as("use_acc", "adds", "adds and i == 0")
+    yield "piece of another", replaced("sums[i]", "sums[0]")
+    yield "piece of another", replaced("smems[i]", "smems[0]")
+    yield "piece of another", replaced("right_smem[i]", "right_smem[0]")
+    yield "operand of another", replaced("descs[i]", "descs[0]")
+    yield "part of another", _other_part
+
+
+def _boxes() -> Iterator[tuple[str, Edit]]:
+    """Boxes of other sides, or of another piece."""
+    larger = "descs[0].block_shape[AXIS] > SIDE"
+    for other in ("False", larger.replace(">", ">=")):
+        yield "piece moved by the wrong box", replaced(larger, other)
+    yield "piece moved by the wrong box", replaced("descs[1]", "descs[0]")
+    yield "piece moved by the wrong box", replaced("(desc, rest_desc)", "(desc, desc)")
+    yield "piece moved by the wrong box", _as_first_box
+    yield "box of a piece not cut", replaced("piece.slice(at, SIDE, AXIS)", "piece")
+    yield (
+        "box cut along the other axis",
+        replaced("piece.slice(at, SIDE, AXIS)", "piece.slice(at, SIDE, 1 - AXIS)"),
+    )
+    for columns in ("columns_of(NUM_WGS)", "MOST_STORED"):
+        yield "pieces of other sides", replaced(columns, f"{columns} // 2")
+    yield (
+        "pieces of other sides",
+        replaced("pieces_of(ROWS, MOST_STORED)[0]", "pieces_of(ROWS, MOST_STORED)[-1]"),
+    )
+    yield "pieces along the other axis", replaced("1 - K_MAJOR", "K_MAJOR")
+    for tensor in "AB":
+        yield (
+            "pieces along the other axis",
+            replaced(f"1 - {tensor}_K_MAJOR", f"{tensor}_K_MAJOR"),
+        )
+
+
+def _places() -> Iterator[tuple[str, Edit]]:
+    """Boxes and pieces that begin elsewhere."""
+    for box in ("i * SIDE", "i * ROWS"):
+        yield "box at the piece's first", without_term(box)
+        yield "box cut from the piece's first", _cut_first(box)
+    yield (
+        "box cut from the piece's first",
+        replaced("piece.slice(at, SIDE, AXIS)", "piece.slice(0, SIDE, AXIS)"),
+    )
+    for side, other in (
+        ("piece.shape[AXIS]", "descs[0].block_shape[AXIS]"),
+        ("acc.shape[0]", "parts[0].shape[0]"),
+    ):
+        yield "piece behind one of another side", _advanced(side, other)
+
+
+def _halves() -> Iterator[tuple[str, Edit]]:
+    """A sum's halves in the wrong order, or made of other columns."""
+    yield "halves exchanged", _exchanged
+    yield (
+        "halves of alternate columns",
+        replaced("(acc.shape[0], 2, COLUMNS)", "(acc.shape[0], COLUMNS, 2)"),
+    )
+    yield "halves of alternate columns", replaced("(0, 2, 1)", "(0, 1, 2)")
+    yield "sum not halved", replaced("sums[i].shape[1] > MOST_STORED", "False")
+    for half in ("left", "right"):
+        yield (
+            "half in another layout",
+            replaced(f"gl.convert_layout({half}, LAYOUT)", half),
+        )
+    yield "half in another layout", replaced("[16, COLUMNS, 8]", "[16, 2 * COLUMNS, 8]")
+
+
+def _fewer(bounds: str) -> Edit:
+    """A loop over several that leaves one out."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        call = call_of(node, "gl.static_range")
+        if call is None:
+            return None
+        count = ast.unparse(call.args[0])
+        return expression(f"gl.static_range({bounds.format(count)})")
+
+    return edit
+
+
+def _as_first_box(node: ast.AST) -> ast.AST | None:
+    """The first of several boxes, whichever piece is moved."""
+    call = call_of(node, "box_for")
+    return expression(f"{ast.unparse(call.args[0])}[0]") if call else None
+
+
+def _cut_first(place: str) -> Edit:
+    """The first box of a piece in place of the one at a place."""
+    edit = changed("cut", 1, "0")
+
+    def at(node: ast.AST) -> ast.AST | None:
+        call = call_of(node, "cut")
+        return edit(node) if call and ast.unparse(call.args[1]) == place else None
+
+    return at
+
+
+def _advanced(side: str, other: str) -> Edit:
+    """What a loop over pieces adds to the place of the next."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if not isinstance(node, ast.AugAssign) or ast.unparse(node.value) != side:
+            return None
+        return ast.AugAssign(node.target, node.op, expression(other))
+
+    return edit
+
+
+def _exchanged(node: ast.AST) -> ast.AST | None:
+    """The two halves, or parts made of them, in the other order."""
+    if not isinstance(node, ast.Tuple) or len(node.elts) != 2:
+        return None
+    if not isinstance(node.ctx, ast.Load) or "left" not in ast.unparse(node.elts[0]):
+        return None
+    return ast.Tuple(node.elts[::-1], ast.Load())
+
+
+def _first_part_alone(node: ast.AST) -> ast.AST | None:
+    """A wait for stores in a loop over parts that the first one makes alone."""
+    if not isinstance(node, ast.For) or ast.unparse(node.target) != "part":
+        return None
+    new = copy.deepcopy(node)
+    for at, one in enumerate(new.body):
+        if ast.unparse(one) == f"{STORE_WAIT}(0)":
+            new.body[at] = ast.If(expression("part == 0"), [one], [])
+            return new
+    return None
+
+
+def _other_part(node: ast.AST) -> ast.AST | None:
+    """The first of a consumer's parts, in memory or in registers."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
+        return None
+    if ast.unparse(node.slice) != "part":
+        return None
+    return ast.Subscript(node.value, ast.Constant(0), ast.Load())
