@@ -12,7 +12,10 @@ from gemmgen.verification.gluon.barriers import Barrier
 from gemmgen.verification.gluon.clocks import Clock, Moment
 from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.gluon.policies import POLICIES, Choices, First, Policy, When
-from tests.gluon_faults import FAULTS, HARMLESS
+from tests import gluon_faults, gluon_pieces
+
+FAULTS = gluon_faults.FAULTS | gluon_pieces.FAULTS
+HARMLESS = gluon_faults.HARMLESS | gluon_pieces.HARMLESS
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = Path(__file__).with_name("gluon_script.py")
