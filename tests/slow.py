@@ -4,12 +4,17 @@ Plain `pytest` is what a newcomer waits for, at most five minutes of CPU time in
 """
 
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 
 
-def all_but(fast: set[str], values: Collection[str]) -> list[object]:
+def all_but(fast: set[Any], values: Collection[Any]) -> list[object]:
     """Parameters of which those in `fast` alone are tried where time is short."""
     assert fast <= set(values)
     slow = [pytest.mark.slow]
-    return [pytest.param(one, marks=[] if one in fast else slow) for one in values]
+    several = [one if isinstance(one, tuple) else (one,) for one in values]
+    return [
+        pytest.param(*each, marks=[] if one in fast else slow)
+        for one, each in zip(values, several, strict=True)
+    ]

@@ -22,7 +22,7 @@ _ROWS, _OTHER, _K_BYTES = 64, 32, 32
 """The rows and bytes of K that wgmma multiplies at least, and columns: no two alike."""
 _STAGES = {1: 3, 2: 2, 3: 4}
 """By the groups of warps that share a tile, the stages that it is tried with."""
-_COMPOSED = {1: 32, 2: 56, 3: 40}
+_COMPOSED = {1: 32, 2: 56, 3: 136}
 _ALONG_M = {1: 32, 2: 192, 3: 64}
 """By the same, sides of one, three and two pieces; those of a matrix that lies along
 them, whose pieces are lines of 128 bytes at least."""

@@ -31,6 +31,7 @@ _DICT = "a dict is made without it"
 _NOT_ALIKE = "with `out` its own shape stays in the key, so that no other call is alike"
 _TRIAL = "the trial tells as much, or fails, and signatures are compared in Python"
 _ONE_BOX = "a piece of whole lines of 128 bytes is one box, of 64, 128 or 256"
+_ALONE = "what has more columns than are stored at a time is a tile's only sum"
 _NOT_YET = "Triton 3.6 launches and rounds in the one way that is left"
 
 
@@ -58,6 +59,11 @@ _SAME: dict[str, tuple[_Same, ...]] = {
             _ONE_BOX,
             "[other, at], bar, cut(piece, 0, SIDE, AXIS)",
         ),
+    ),
+    "_runtime/pipeline.py": (
+        _Same("half in another layout", "", "the same values in other registers"),
+        _Same("piece of another", "sums[i]", _ALONE, "if sums[0].shape[1] >"),
+        _Same("piece of another", "sums[i]", _ALONE, "halves(sums[0])"),
     ),
     "_runtime/functions.py": (
         _Same("< became <=", "tl.abs(x) < 0.5", _BOTH_RIGHT),

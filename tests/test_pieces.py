@@ -1,0 +1,162 @@
+"""Sides that are sums of powers of two: their pieces, boxes and memory."""
+
+from pathlib import Path
+
+import pytest
+
+from gemmgen.cost.resources import fits, shared_memory, why_not_compiled
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.output import alone
+from gemmgen.runtime.tile import MOST_STORED, most_columns, pieces
+from gemmgen.schedules.parts.tile import Tile
+from gemmgen.select.plan import plans
+from gemmgen.spec.parse import parse
+from gemmgen.verification.example import subject
+from gemmgen.verification.example.aligned import compile_aligned, jit_function
+from tests.slow import all_but
+
+TARGET = TARGETS["sm_90"]
+SPEC = """
+gemmgen: 1
+targets: [sm_90]
+defaults: {dtype: bf16, schedule: warp_specialized}
+kernels:
+  - {name: plain, op: linear}
+  - name: fused
+    op: linear
+    epilogue: |
+      pre = acc + bias[n]
+      out = silu(pre) + residual[m, n]
+    outputs: {out: bf16, pre: fp32}
+  - {name: lying, op: gemm, layout: TT}
+"""
+ALONG_K = [
+    *((72, 64, 4), (104, 64, 4), (24, 128, 8), (104, 128, 8), (200, 128, 8)),
+    *((248, 128, 8), (256, 128, 8), (136, 192, 12)),
+    *((200, 192, 12), (256, 192, 12), (88, 256, 8), (136, 256, 8)),
+]
+ALONG_M = [(192, 64, 4), (192, 128, 8), (192, 192, 12), (256, 128, 8)]
+CASES = [
+    *(("plain", *each) for each in ALONG_K),
+    *(("fused", *each) for each in ALONG_K[:-4]),
+    *(("lying", *each) for each in ALONG_M),
+]
+
+
+@pytest.mark.parametrize("side", range(8, 264, 8))
+@pytest.mark.parametrize("most", [128, 256])
+def test_pieces_are_powers_of_two_whose_sum_a_side_is(side: int, most: int) -> None:
+    found = pieces(side, most)
+    assert sum(found) == side
+    assert list(found) == sorted(found, reverse=True)
+    assert all(one & (one - 1) == 0 and 8 <= one <= most for one in found)
+    below = [one for one in found if one < most]
+    assert len(set(below)) == len(below)  # so that they are as few as may be
+
+
+def test_three_consumers_multiply_fewer_columns_at_a_time() -> None:
+    assert [most_columns(one) for one in (1, 2, 3)] == [256, 256, 128]
+    assert pieces(256, most_columns(2)) == (256,)
+    assert pieces(256, most_columns(3)) == (128, 128)
+    assert pieces(200, 256) == (128, 64, 8)
+
+
+def launched(m: int, n: int, warps: int):
+    return Tile(m, n, 32, 8, 2, warps, "warp_specialized").launched
+
+
+@pytest.mark.parametrize(
+    ("m", "boxes"),
+    [
+        (64, [64]),
+        (128, [128]),
+        (256, [256]),
+        (24, [16, 8]),
+        (104, [32, 8]),
+        (192, [128, 64]),
+        (200, [64, 8]),
+        (248, [16, 8]),
+    ],
+)
+def test_boxes_are_as_large_as_the_smallest_piece_but_one(
+    m: int, boxes: list[int]
+) -> None:
+    """What is left has a second box, if its size is another."""
+    tile = launched(m, 128, 8)
+    assert tile.boxes("mk", "n") == tuple((one, 32) for one in boxes)
+    assert tile.boxes("km", "n") == tuple((32, one) for one in boxes)
+
+
+def test_what_consumers_share_is_cut_into_their_parts() -> None:
+    tile = launched(104, 192, 12)
+    assert tile.boxes("nk", "n") == ((64, 32),)
+    assert tile.boxes("kn", "n") == ((32, 64),)
+    assert tile.boxes("mn", "n") == ((32, 64), (8, 64))
+    assert launched(192, 104, 12).boxes("mn", "m") == ((64, 32), (64, 8))
+
+
+def test_what_is_stored_has_boxes_of_as_many_rows_as_are_stored_at_a_time() -> None:
+    tile = launched(256, 128, 8)
+    assert tile.boxes("mk", "n") == ((256, 32),)
+    assert tile.boxes("mn", "n", beside=True) == ((MOST_STORED, 64),)
+    # A tile's rows that its consumers share are stored as they are multiplied.
+    assert launched(128, 256, 8).boxes("mn", "m", beside=True) == ((64, 256),)
+
+
+def test_tiles_that_nobody_shares_are_moved_whole() -> None:
+    assert launched(104, 128, 8).boxes("mk") == ((104, 32),)
+    assert launched(64, 128, 8).boxes("mn") == ((64, 128),)
+
+
+@pytest.mark.parametrize("m", [*range(8, 264, 8)])
+@pytest.mark.parametrize(("n", "warps"), [(64, 4), (128, 8), (192, 12)])
+def test_every_piece_is_a_multiple_of_a_box(m: int, n: int, warps: int) -> None:
+    """Of the first, but for the last piece, which may have a box of its own."""
+    tile = launched(m, n, warps)
+    for beside, most in ((False, most_columns(warps // 4)), (True, MOST_STORED)):
+        first, *rest = tile.boxes("mn", "n", beside)
+        *larger, last = pieces(m, most)
+        assert all(one % first[0] == 0 for one in larger)
+        assert last == (rest[0] if rest else first)[0]
+        assert len(rest) == (bool(larger) and larger[-1] != last)
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory):
+    """By name, each kernel with its plan."""
+    made = {}
+    for plan in plans(parse(SPEC.encode(), "spec.yaml")):
+        folder = tmp_path_factory.mktemp(plan.name)
+        module = subject.load(alone.written(folder, plan, "spec.yaml"))
+        made[plan.name] = plan, jit_function(module, plan, "warp_specialized")
+    return made
+
+
+FEW = {
+    *(("plain", 104, 64, 4), ("fused", 200, 128, 8), ("plain", 256, 192, 12)),
+    *(("fused", 256, 128, 8), ("lying", 192, 128, 8)),
+}
+
+
+@pytest.mark.parametrize(("name", "m", "n", "warps"), all_but(FEW, CASES))
+def test_tiles_of_pieces_take_the_memory_predicted(
+    name: str, m: int, n: int, warps: int, kernels
+) -> None:
+    """Never more: who is let in by the prediction must find room."""
+    plan, kernel = kernels[name]
+    tile = Tile(m, n, 32, 8, 2, warps, "warp_specialized")
+    assert fits(tile, plan.product, TARGET)
+    assert why_not_compiled(tile, plan.product, TARGET) is None
+    real = compile_aligned(plan, kernel, TARGET, tile).metadata.shared
+    assert 0 <= shared_memory(tile, plan.product, TARGET) - real <= 512
+
+
+@pytest.mark.parametrize("m", [16, 24, 200, 256])
+def test_a_spec_may_list_them(m: int, tmp_path: Path) -> None:
+    """In the schedule whose kernels compose their sides."""
+    spec = SPEC.replace(
+        "op: linear}", f"op: linear, tiles: {{m: {m}, n: 128, k: 32, warps: 8}}}}"
+    )
+    plan = plans(parse(spec.encode(), "spec.yaml"))[0]
+    found = [tile for _, tile in plan.tiles if tile.schedule == "warp_specialized"]
+    assert [(tile.m, tile.n, tile.k) for tile in found] == [(m, 128, 32)]
