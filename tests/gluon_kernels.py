@@ -81,7 +81,10 @@ def faults(plan: Plan, changes: dict[str, list[list[str]]]) -> Iterator[dict[str
 
 
 def kinds(plan: Plan) -> Iterator[dict[str, str]]:
-    """The first mutant of each kind that specialized tiles can show."""
+    """Of each kind that specialized tiles can show, the first mutant that dies.
+
+    What a kernel does not use, such as a left side in registers, kills none of its own.
+    """
     own, *shared = texts_of(plan).items()
     made = [(own[0], one) for one in mutants(plan, SPECIALIZED, own[1])]
     # What is lost of K beyond whole lines shows in other layouts, as in the self-test.
@@ -92,11 +95,11 @@ def kinds(plan: Plan) -> Iterator[dict[str, str]]:
         for _, one in device_mutants(plan, file, text)
         if one.family in families
     ]
-    seen = set()
+    found: dict[str, str] = {}
     for name, mutant in made:
-        if not mutant.excuse("cpu") and mutant.family not in seen:
-            seen.add(mutant.family)
-            yield {"name": mutant.name, "said": tried(plan, {name: mutant.source})}
+        if not mutant.excuse("cpu") and not found.get(mutant.family):
+            found[mutant.family] = tried(plan, {name: mutant.source})
+    yield from ({"name": name, "said": said} for name, said in found.items())
 
 
 def main() -> None:
