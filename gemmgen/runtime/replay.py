@@ -22,7 +22,7 @@ from .packed import (
     arguments,
     compiled,
     described,
-    encoded,
+    encoder,
     kind,
     likenesses,
 )
@@ -94,6 +94,7 @@ class Ready:
         self.alike, self.found, self.maps = launch.of_rows(0), found, maps
         self.index = launch.device.index
         self.stream = driver.active.get_current_stream
+        self.fill: Any = encoder()[0] if found.notes else None
 
     def sized(self, M: int) -> "Sized":
         """Return the launch for M rows."""
@@ -128,7 +129,13 @@ class Sized(NamedTuple):
                 passed += like[address]
             else:
                 fixed, (_, columns), strides = like
-                passed += encoded(address, fixed, (M, columns), strides)
+                shape = M, columns
+                for numbers in fixed:  # as `encoded`, 0.4 us sooner
+                    if numbers is None:
+                        passed.append(None)
+                    else:
+                        made = ready.fill(address, *numbers, shape, strides, 0)
+                        passed += (made, M, columns, *strides)
         if ready.alike.splits:
             passed += scratch_of(ready.alike, programs)
         passed += scalars
