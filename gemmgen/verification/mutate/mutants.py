@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gemmgen.base.ast_edits import Edit
-from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules import SCHEDULES, transposes
 from gemmgen.select.plan import Plan
 from gemmgen.verification.mutate.faults import families
 from gemmgen.verification.mutate.pipeline_faults import same_pipeline
@@ -52,6 +52,8 @@ UNTRIED = {
 _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
 _ONE_ROW = "gemv has a program for each row, so none is beyond M"
 _ONE_COLUMN = "every gemv of the table has a program for each column too"
+_ONE_PART = "what is stored as it is multiplied has one part"
+_TWO_PARTS = "a side in lines of 128 bytes has two parts at most"
 _ALONG = {
     "left mask term dropped": "mask=mask_{}[:, None]",
     "right mask term dropped": "& mask_{}[None, :]",
@@ -72,7 +74,8 @@ def mutants(plan: Plan, stem: str, source: str) -> Iterator[Mutant]:
             EQUIVALENT.get(one.family)
             or _same_in_gemv(plan, one.family, file, one.node)
             or _same_in_whole_lines(one.family, file)
-            or same_pipeline(one.family, one.statement, one.node),
+            or same_pipeline(one.family, one.statement, one.node)
+            or _same_parts(plan, one.family),
             UNTRIED.get(one.family),
             file,
         )
@@ -140,6 +143,19 @@ def _same_in_whole_lines(family: str, schedule: str | None) -> str | None:
     """Why a K loop may end an element early where rows are described."""
     described = schedule is not None and SCHEDULES[schedule].described
     return _WHOLE_LINES if described and family == "last of K lost" else None
+
+
+def _same_parts(plan: Plan, family: str) -> str | None:
+    """Why a part of a tile may be taken for another where there are few."""
+    if not plan.specialized:
+        return None
+    turned = transposes(plan.specialized, plan.product.kind, plan.layout)
+    if family == "part of another" and not turned:
+        return _ONE_PART
+    along_m = plan.contraction.lhs.transposed
+    return (
+        _TWO_PARTS if along_m and family == "piece behind one of another side" else None
+    )
 
 
 def _places(statement: ast.stmt, edit: Edit) -> int:

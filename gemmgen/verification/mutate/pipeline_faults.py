@@ -60,11 +60,30 @@ def same_pipeline(family: str, function: ast.stmt, node: ast.AST) -> str | None:
         for wait, arrival in pairwise(lines)
     )
     last = getattr(node, "lineno", 0) == function.body[-1].lineno
-    return _WAITED_FOR if last and given_back else None
+    if last and given_back:
+        return _WAITED_FOR
+    stored = [line for line in lines if line.startswith("store_piece(")]
+    part = stored[-1].split(", ")[1] if stored else ""
+    own = any(line.startswith(f"{part} = cut(") for line in lines)
+    one_fewer = own and given_back and family == _ONE_FEWER
+    return _OWN_LAST if one_fewer and _gives_back(function, node) else None
+
+
+def _gives_back(function: ast.FunctionDef, node: ast.AST) -> bool:
+    """Whether a node is the wait after which operands are given back."""
+    loops = [one for one in ast.walk(function) if isinstance(one, ast.For)]
+    return any(
+        getattr(wait, "lineno", 0) == getattr(node, "lineno", -1)
+        and ast.unparse(arrival).startswith(f"{ARRIVE}(operand_empty")
+        for loop in loops
+        for wait, arrival in pairwise(loop.body)
+    )
 
 
 _WAITED_FOR = "every tile has been waited for before it is given back"
-_LAST_WAITS = ("wait for stores dropped", "a store too few waited for")
+_ONE_FEWER = "a store too few waited for"
+_OWN_LAST = "the last store has a buffer of its own, which the next part waits for"
+_LAST_WAITS = ("wait for stores dropped", _ONE_FEWER)
 
 
 def _dropped() -> Iterator[tuple[str, Edit]]:
@@ -125,7 +144,7 @@ def _moved() -> Iterator[tuple[str, Edit]]:
         ("operand loaded before its wait", f"{WAIT}(operand_empty", "load_pieces("),
         ("fence before the store", "_part.store(", FENCE),
         ("tile stored before the fence", FENCE, "store_piece("),
-        ("tile written before the wait", f"{STORE_WAIT}(0)", ".store("),
+        ("tile written before the wait", f"{STORE_WAIT}(0)", FENCE),
         ("tile given back before it is stored", f"{STORE_WAIT}(0)", freed),
         ("turn not waited for", "if PINGPONG:\n    mbarrier.wait", "for k in"),
     ):
@@ -137,7 +156,7 @@ def _moved() -> Iterator[tuple[str, Edit]]:
 def _sums() -> Iterator[tuple[str, Edit]]:
     """Products that are not waited for, added or released as they should be."""
     yield "a product too few waited for", changed(_SUM_WAIT, 1, "{} + 1")
-    yield "a store too few waited for", changed(STORE_WAIT, 0, "{} + 1")
+    yield _ONE_FEWER, changed(STORE_WAIT, 0, "{} + 1")
     yield "sum begun anew", changed("begin_products", 4, "False")
     yield "sum begun anew", changed("begin_products", 4, "k > 1")
     yield "stage released that is not read", passed_as("pred", "k > 0", "True")
