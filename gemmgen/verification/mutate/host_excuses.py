@@ -30,7 +30,8 @@ _MORE_ROOM = "there is more room than is needed"
 _DICT = "a dict is made without it"
 _NOT_ALIKE = "with `out` its own shape stays in the key, so that no other call is alike"
 _TRIAL = "the trial tells as much, or fails, and signatures are compared in Python"
-_ONE_BOX = "a piece of whole lines of 128 bytes is one box, of 64, 128 or 256"
+_ONE_BOX = "what lies in lines of 128 bytes is one box, of at most 256"
+_OTHER_PIECES = "the same in pieces, or in boxes, of other sizes"
 _ALONE = "what has more columns than are stored at a time is a tile's only sum"
 _NOT_YET = "Triton 3.6 launches and rounds in the one way that is left"
 
@@ -101,6 +102,15 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("always taken", "if key not in RUNNING:", _ANEW),
     ),
     "_runtime/tile.py": (
+        _Same("never taken", "256 if warpgroups < 3", _OTHER_PIECES),
+        _Same("always taken", "256 if warpgroups < 3", _OTHER_PIECES),
+        _Same("bound moved by one", "warpgroups < 3", _OTHER_PIECES),
+        _Same("always taken", "MOST_STORED if stored", _OTHER_PIECES),
+        _Same("condition dropped", "beside and", _OTHER_PIECES, "stored = shared =="),
+        _Same("condition dropped", "shared and", _ONE_BOX, "most) if shared else"),
+        _Same("never taken", "larger[-1] if larger", _OTHER_PIECES),
+        _Same("box of another piece", "larger[-1]", _OTHER_PIECES),
+        _Same("boxes exchanged", "tuple(first)", _OTHER_PIECES),
         _Same("bound moved by one", "tiles >= self.waves", _EITHER),
         _Same("bound moved by one", "needed <= room", _EITHER),
         _Same("bound moved by one", "self.split_k > 0", "no tile has 0 parts of K"),

@@ -68,6 +68,11 @@ kernels:
     layout: TT
     schedule: warp_specialized
     tiles: {m: 192, n: 128, k: 32, stages: 2, warps: 8}
+  # Descriptors of whole tiles, of more groups of warps than share one.
+  - name: wide
+    op: linear
+    schedule: tma
+    tiles: {m: 256, n: 64, k: 32, warps: 16}
   # Parts of K of many tiles.
   - {name: parted, op: linear, tiles: {m: 64, n: 64, k: 64, split_k: 4}}
   # Configurations that race.
