@@ -188,7 +188,7 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     passed += 16 * (consumers(tile) - 2)
     whole = tile.m if transposes(product.kind, product.layout) else tile.n
     more = len(pieces(whole, most_columns(tile.warpgroups))) - 1
-    passed += 28 * more + 16 * bool(more)  # 40 and 68 at most, of two pieces and three
+    passed += (36 if product.matrix_bytes else 28) * more + 16 * bool(more)
     stores = "results" not in by_pointers(product.kind)
     of_wg = tile.m * tile.n * consumers(tile) // tile.warpgroups
     own = product.tile_bytes - product.matrix_bytes if stores else 0
