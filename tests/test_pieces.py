@@ -93,6 +93,9 @@ def test_what_consumers_share_is_cut_into_their_parts() -> None:
     assert tile.boxes("kn", "n") == ((32, 64),)
     assert tile.boxes("mn", "n") == ((32, 64), (8, 64))
     assert launched(192, 104, 12).boxes("mn", "m") == ((64, 32), (64, 8))
+    # A part is whole, also of as many rows as are not stored at a time.
+    assert launched(64, 256, 4).boxes("mn", "n", beside=True) == ((64, 256),)
+    assert launched(64, 768, 12).boxes("nk", "n") == ((256, 32),)
 
 
 def test_what_is_stored_has_boxes_of_as_many_rows_as_are_stored_at_a_time() -> None:

@@ -187,7 +187,8 @@ class Tile(NamedTuple):
             side: int = getattr(self, axis)
             if axis == shared:
                 side //= self.warpgroups
-            *larger, least = pieces(side, most) if shared and axis != "k" else (side,)
+            cut = shared and axis not in ("k", shared)
+            *larger, least = pieces(side, most) if cut else (side,)
             first.append(larger[-1] if larger else least)
             last.append(least)
         both = tuple(first), tuple(last)

@@ -20,6 +20,8 @@ from gemmgen.verification.oracle.comparison import Block
 
 _ROWS, _OTHER, _K_BYTES = 64, 32, 32
 """The rows and bytes of K that wgmma multiplies at least, and columns: no two alike."""
+_PARTS = {1: 256, 2: _ROWS, 3: _ROWS}
+"""By the groups of warps that share a tile, the rows of one: the most or the least."""
 _STAGES = {1: 3, 2: 2, 3: 4}
 """By the groups of warps that share a tile, the stages that it is tried with."""
 _COMPOSED = {1: 32, 2: 56, 3: 136}
@@ -34,9 +36,13 @@ _LINE = 16
 
 @dataclass(frozen=True)
 class Pipelined(Variant):
-    """A tile of a warp-specialized kernel, and the stages of its ring."""
+    """A tile of a warp-specialized kernel, and the stages of its ring.
+
+    One that is large, and like others but for what becomes of sums, has few cases.
+    """
 
     stages: int = 2
+    large: bool = False
 
     @property
     def name(self) -> str:
@@ -59,7 +65,7 @@ class Pipelined(Variant):
         padded = ("padded",) * len(input_tensors(plan))
         yield numbered(plan, Case((m,), n, k, "normal"))
         yield numbered(plan, Case((2 * m + rows,), n + unit, (stages - 1) * k, "wide"))
-        if _HALVED in (m, n):  # large, and like others but for what becomes of sums
+        if self.large:
             return
         yield numbered(plan, Case((3 * m,), n, stages * k, "wide"))
         more = Case((4 * m + rows,), n, stages * k + unit, "special", padded)
@@ -96,7 +102,7 @@ def _sides(plan: Plan) -> dict[int, int]:
 
 def _small(plan: Plan, row: Any, last: Any, groups: int, other: int) -> Pipelined:
     """The smallest such tile of so many groups; any tensor will do for the last row."""
-    shared = _ROWS * groups
+    shared = _PARTS[groups] * groups
     turned = transposes(row.schedule, plan.product.kind, plan.layout)
     m, n = (other, shared) if turned else (shared, other)
     block = Block(m, n, _K_BYTES // plan.product.bytes)
@@ -110,4 +116,5 @@ def _small(plan: Plan, row: Any, last: Any, groups: int, other: int) -> Pipeline
         warps=4 * groups,
     )
     rows = (tile, last._replace(sm=0))
-    return Pipelined(block, rows, row.schedule, stages=_STAGES[groups])
+    stages, large = _STAGES[groups], other == _HALVED
+    return Pipelined(block, rows, row.schedule, stages=stages, large=large)

@@ -32,6 +32,7 @@ _NOT_ALIKE = "with `out` its own shape stays in the key, so that no other call i
 _TRIAL = "the trial tells as much, or fails, and signatures are compared in Python"
 _ONE_BOX = "what lies in lines of 128 bytes is one box, of at most 256"
 _OTHER_PIECES = "the same in pieces, or in boxes, of other sizes"
+_RACED = "a kernel that is autotuned takes no descriptors"
 _ALONE = "what has more columns than are stored at a time is a tile's only sum"
 _NOT_YET = "Triton 3.6 launches and rounds in the one way that is left"
 
@@ -107,7 +108,6 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("bound moved by one", "warpgroups < 3", _OTHER_PIECES),
         _Same("always taken", "MOST_STORED if stored", _OTHER_PIECES),
         _Same("condition dropped", "beside and", _OTHER_PIECES, "stored = shared =="),
-        _Same("condition dropped", "shared and", _ONE_BOX, "most) if shared else"),
         _Same("never taken", "larger[-1] if larger", _OTHER_PIECES),
         _Same("box of another piece", "larger[-1]", _OTHER_PIECES),
         _Same("boxes exchanged", "tuple(first)", _OTHER_PIECES),
@@ -180,6 +180,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("condition dropped", "not one.numel()", _EMPTY, "if distance >="),
         _Same("never taken", "if not tensor.numel():", _EMPTY),
     ),
+    "_runtime/dispatch.py": (_Same("always taken", "if tile else ()", _RACED),),
     "_runtime/launch.py": (
         _Same("always taken", "if parts > 1 else 1", _MORE_ROOM),
         _Same("bound moved by one", "parts > 1", _MORE_ROOM),
