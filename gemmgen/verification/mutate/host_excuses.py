@@ -8,12 +8,8 @@ from gemmgen.verification.mutate.mutants import Mutated
 
 _OLDEST = version("triton").startswith("3.6.")
 
-_ONE_DTYPE = (
-    "a kernel has its tensors' dtypes for good, sides of blocks among constants"
-)
-_NOTED = (
-    "Triton notes every kernel's descriptors, and an empty list where there are none"
-)
+_ONE_DTYPE = "a kernel has its dtypes for good, sides of blocks among constants"
+_NOTED = "Triton notes every kernel's descriptors, none in an empty list"
 _FINER = "kernels are told apart by more than Triton tells them by, and compiled again"
 _ANEW = "what is not found is made anew, as it was"
 _TYPES = "a bound of types is nobody's at run time"
@@ -180,7 +176,10 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         _Same("condition dropped", "not one.numel()", _EMPTY, "if distance >="),
         _Same("never taken", "if not tensor.numel():", _EMPTY),
     ),
-    "_runtime/dispatch.py": (_Same("always taken", "if tile else ()", _RACED),),
+    "_runtime/dispatch.py": (
+        _Same("always taken", "if tile else ()", _RACED),
+        _Same("bound moved by one", "at > 1", "B has no side that is cut into pieces"),
+    ),
     "_runtime/launch.py": (
         _Same("always taken", "if parts > 1 else 1", _MORE_ROOM),
         _Same("bound moved by one", "parts > 1", _MORE_ROOM),
