@@ -188,6 +188,8 @@ _SAME: dict[str, tuple[_Same, ...]] = {
     "_runtime/packed.py": (
         _Same("statement dropped", "super().__init__()", _DICT),
         _Same("always taken", "MOST_MAPS", _ANEW),
+        _Same("first of several left out", "*one[1:]", _ONE_DTYPE),
+        _Same("last of several left out", "*one[1:]", _ONE_DTYPE),
         _Same("part of a key dropped", "one.matrix.dtype", _ONE_DTYPE),
         _Same("statement dropped", "one.matrix.dtype", _ONE_DTYPE),
         _Same(
@@ -268,18 +270,14 @@ _SAME: dict[str, tuple[_Same, ...]] = {
 
 _SAME_ON_OLDEST: dict[str, tuple[_Same, ...]] = {
     "_runtime/launch.py": (
-        _Same(
-            "condition dropped",
-            "self.to_tf32 and ROUNDS",
-            _NOT_YET,
-            "if ROUNDS else {}",
-        ),
+        _Same("condition dropped", "self.to_tf32 and", _NOT_YET, "if ROUNDS else {}"),
         _Same("never taken", "self.to_tf32 and ROUNDS", _NOT_YET),
         _Same("condition dropped", "not ROUNDS and", _NOT_YET, "if any("),
     ),
     "_runtime/packed.py": (
         _Same("never taken", "kernel_signature", _NOT_YET),
         _Same("never taken", "found.nested", _NOT_YET),
+        _Same("never taken", "TF32 if block.to_tf32", "it has been noted as it rounds"),
         _Same(
             "argument by name dropped",
             "round_f32_to_tf32=",
