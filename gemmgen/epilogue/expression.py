@@ -4,7 +4,7 @@ Text is always made anew from a tree, never pasted: nothing of a spec's own char
 reaches a generated module.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gemmgen.tables.functions import OPS
@@ -109,18 +109,18 @@ def spell(
     return at(node, 0)
 
 
-def mapped(node: Node, leaf: Callable[[Node], Node]) -> Node:
-    """The tree with every number and name replaced by what `leaf` makes of it."""
+def substituted(node: Node, nodes: Mapping[str, Node]) -> Node:
+    """The tree with others in the place of these names."""
     match node:
         case Negate(value):
-            return Negate(mapped(value, leaf))
+            return Negate(substituted(value, nodes))
         case Binary(op, left, right):
-            return Binary(op, mapped(left, leaf), mapped(right, leaf))
+            return Binary(op, substituted(left, nodes), substituted(right, nodes))
         case Call(function, arguments):
-            return Call(
-                function, tuple(mapped(argument, leaf) for argument in arguments)
-            )
-    return leaf(node)
+            return Call(function, tuple(substituted(one, nodes) for one in arguments))
+        case Name(name):
+            return nodes.get(name, node)
+    return node
 
 
 def short_number(value: float) -> str:

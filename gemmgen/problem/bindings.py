@@ -7,7 +7,7 @@ from typing import Protocol
 from gemmgen.base.errors import not_built, one_of, quoted, unknown
 from gemmgen.epilogue.checked import Epilogue
 from gemmgen.epilogue.checked import Operand as Bound
-from gemmgen.epilogue.expression import Binary, Name, Node, mapped, names
+from gemmgen.epilogue.expression import Binary, Name, Node, names, substituted
 from gemmgen.problem.contraction import Contraction
 from gemmgen.problem.tensors import Operand, Result
 from gemmgen.spec.parse import KernelSpec
@@ -54,11 +54,8 @@ def scaled(epilogue: Epilogue, scaling: Scaling, contraction: Contraction) -> Ep
         for name, right in contraction.products.items()
     }
 
-    def leaf(node: Node) -> Node:
-        return sums.get(node.name, node) if isinstance(node, Name) else node
-
     statements = tuple(
-        replace(one, value=mapped(one.value, leaf)) for one in epilogue.statements
+        replace(one, value=substituted(one.value, sums)) for one in epilogue.statements
     )
     used = [name for one in statements for name in names(one.value)]
     axes = scales | {one.name: one.axes for one in epilogue.operands}

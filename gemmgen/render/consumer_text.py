@@ -68,12 +68,6 @@ class ConsumerText(KernelText):
         return f"BLOCK_{self.right.axes[1].upper()}"
 
     @property
-    def sides(self) -> dict[str, str]:
-        """A consumer's slice of a tile along each axis."""
-        mine, whole = self.side_of_wg, self.other_side
-        return {"m": whole, "n": mine} if self.swap_ab else {"m": mine, "n": whole}
-
-    @property
     def matrices(self) -> list[Operand]:
         """The operands indexed [m, n], which the producer loads."""
         return [one for one in self.plan.operands if one.is_matrix]

@@ -5,7 +5,6 @@ Everything is spelled from the plan; nothing here is kernel or launcher code.
 
 import re
 import textwrap
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gemmgen.epilogue.checked import AXES, default_target
@@ -13,10 +12,10 @@ from gemmgen.epilogue.expression import (
     Binary,
     Name,
     Node,
-    mapped,
     names,
     short_number,
     spell,
+    substituted,
 )
 from gemmgen.render.names import WIDTH
 from gemmgen.schedules import SCHEDULES
@@ -99,7 +98,7 @@ class Description:
         first, *more = plan.epilogue.statements
         uses = list(names(first.value))
         if not more and all(uses.count(name) == 1 for name in products):
-            value = _substituted(first.value, products)
+            value = substituted(first.value, products)
             return [f"{first.target} = {spell(value, number=short_number)}"]
         sums = [f"{name} = {spell(product)}" for name, product in products.items()]
         return [*sums, *self.statements_in_spec]
@@ -196,15 +195,6 @@ class Description:
         if not OPERATIONS[self.plan.op].leading:
             return sizes
         return sizes.replace("M", "...")
-
-
-def _substituted(node: Node, products: Mapping[str, Node]) -> Node:
-    """The expression with every sum replaced by its product."""
-
-    def leaf(part: Node) -> Node:
-        return products.get(part.name, part) if isinstance(part, Name) else part
-
-    return mapped(node, leaf)
 
 
 def _mapping(values: dict[str, str]) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gemmgen.problem.tensors import Operand, rows_first
 from gemmgen.render.parts import TILES, shared
-from gemmgen.schedules import SCHEDULES, described, transposes
+from gemmgen.schedules import SCHEDULES, described, shared_axis
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import AXIS_SIZES
@@ -36,7 +36,7 @@ class LauncherText:
         """What few launches have: slices of rows, inputs that are rounded."""
         plan = self.plan
         kind = plan.product.kind
-        if plan.specialized and not transposes(plan.specialized, kind, plan.layout):
+        if plan.specialized and shared_axis(plan.specialized, kind, plan.layout) == "m":
             yield 'shared="m"'
         if plan.product.mma.rounds and any(
             "inputs" in described(name, kind) for name in plan.schedules

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from gemmgen.base.errors import UsageError, quoted
 from gemmgen.epilogue.checked import Epilogue
-from gemmgen.epilogue.expression import Name, Node, mapped
+from gemmgen.epilogue.expression import Name, Node, substituted
 from gemmgen.problem.tensors import Result
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Table
@@ -67,12 +67,10 @@ def _result(one: Result, new: dict[str, str]) -> Result:
 
 
 def _epilogue(epilogue: Epilogue, new: dict[str, str]) -> Epilogue:
-    def leaf(node: Node) -> Node:
-        return Name(new.get(node.name, node.name)) if isinstance(node, Name) else node
-
+    nodes: dict[str, Node] = {name: Name(alias) for name, alias in new.items()}
     return Epilogue(
         tuple(
-            replace(one, target=new[one.target], value=mapped(one.value, leaf))
+            replace(one, target=new[one.target], value=substituted(one.value, nodes))
             for one in epilogue.statements
         ),
         tuple(replace(one, name=new[one.name]) for one in epilogue.operands),

@@ -4,7 +4,6 @@ Every choice between two spellings is made here, so that a template has none.
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemmgen.render.kernel_text import KernelText
@@ -24,9 +23,6 @@ _BLOCKS = (
     *("boxes_of", "buffers", "cut", "part_buffers", "ring", "store_buffers"),
     "store_piece",
 )
-_PIPELINE = ("multiply", "parts_of", "specialize", "tiles_of")
-_ALWAYS = ("multiply()", "specialize()", "tiles_of()")
-"""What every specialized kernel calls."""
 _HOPPER = "from triton.experimental.gluon.language.nvidia"
 
 
@@ -61,9 +57,9 @@ class ScheduleText:
     def imports(self) -> list[tuple[str, list[str]]]:
         """What the file takes from what launchers share: whence, the names."""
         taken = {
-            "blocks": self._called(_BLOCKS),
+            "blocks": self._block_functions,
             "device": self._device_functions,
-            "pipeline": self._called(_PIPELINE),
+            "pipeline": self._pipeline_functions,
         }
         beside = [] if self.plan.epilogue.is_empty else [(f".{EPILOGUE}", [EPILOGUE])]
         shared_ = [(shared(file), names) for file, names in taken.items() if names]
@@ -85,13 +81,20 @@ class ScheduleText:
         }
         return [name for name, needed in used.items() if needed]
 
-    def _called(self, functions: Sequence[str]) -> list[str]:
-        """Those of the functions that a specialized kernel calls."""
+    @property
+    def _block_functions(self) -> list[str]:
         text = self.kernel
         if not isinstance(text, SpecializedText):
             return []
-        calls = "\n".join([*_ALWAYS, *text.shared, *text.stores, text.parts])
-        return [name for name in functions if re.search(rf"\b{name}\(", calls)]
+        calls = "\n".join([*text.shared, *text.stores])
+        return [name for name in _BLOCKS if re.search(rf"\b{name}\(", calls)]
+
+    @property
+    def _pipeline_functions(self) -> list[str]:
+        text = self.kernel
+        if not isinstance(text, SpecializedText):
+            return []
+        return ["multiply", *["parts_of"] * text.swap_ab, "specialize", "tiles_of"]
 
     @property
     def _addressed(self) -> str:

@@ -51,6 +51,11 @@ def transposes(schedule: str, kind: str, layout: str) -> bool:
     return SCHEDULES[schedule].transposes(kind, layout)
 
 
+def shared_axis(schedule: str, kind: str, layout: str) -> str:
+    """The axis of a tile along which groups of warps have slices of it: their rows."""
+    return "n" if transposes(schedule, kind, layout) else "m"
+
+
 def composes(schedule: str, kind: str, layout: str) -> bool:
     """Whether rows of a schedule's tiles may be any multiple of 8."""
     return SCHEDULES[schedule].composes(kind, layout)
