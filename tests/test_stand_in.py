@@ -26,13 +26,51 @@ assert torch.equal(total, twos) and torch.equal(ones + ones, twos)
 print("as on a GPU")
 """
 
+MEMORY = """
+import gc
 
-def test_no_function_of_torch_asks_for_a_gpu() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT],
+import torch
+from gemmgen.verification.stand_in.installation import install
+
+MOST = 1 << 40
+
+def held():
+    tensor = torch.empty(MOST, dtype=torch.int8, device="cuda")
+    both = [tensor]
+    both.append(both)
+
+driver = install()
+gc.disable()
+for _ in range(9):  # of which a GPU has room for four
+    held()
+for _ in range(9):
+    with driver.capture(0, 11):
+        first = torch.empty(MOST, dtype=torch.int8, device="cuda")
+        at = first.data_ptr()
+        del first
+        second = torch.empty(MOST, dtype=torch.int8, device="cuda")
+        assert second.data_ptr() != at
+        del second
+    driver.gpus.drop_graphs()
+print("all given back")
+"""
+
+
+def run(script: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
         env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def test_no_function_of_torch_asks_for_a_gpu() -> None:
+    done = run(SCRIPT)
     assert done.stdout == "as on a GPU\n", done.stderr
+
+
+def test_memory_of_errors_and_of_graphs_comes_back() -> None:
+    done = run(MEMORY)
+    assert done.stdout == "all given back\n", done.stderr

@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 import torch
@@ -18,12 +19,11 @@ from .packed import Compiled, Maps, kind_of, likenesses
 from .repeats import ALIGNED, Leading, Shape, alike, simple
 from .replay import Ready, Sized
 from .support import empty, num_sms, steps
-from .table import best
-from .tile import Tile
+from .table import MOST_ROWS, Fastest, best
+from .tile import ROWS, Tile, cdiv
 
 MOST = 2**31 - 1  # rows and offsets that 32 bits hold
-MOST_ROWS = 8192  # numbers of rows whose tile a family remembers
-MOST_REPEATS = 64  # and those that it repeats at once
+MOST_REPEATS = 64  # numbers of rows that a family repeats at once
 MOST_LATEST = 8  # families that a call is held against in turn
 
 
@@ -63,7 +63,10 @@ class Family:
         self.most = most_rows(launch, self.of_rows)
         self.alike = alike(inputs, by_row)
         self.learning = any(getattr(one, "requires_grad", False) for one in inputs)
-        self.tiles = list(tiles)
+        tiles = list(tiles)
+        self.listed = list(takewhile(lambda tile: not tile.rates, tiles))
+        timed, (_, N, K) = tiles[len(self.listed) :], launch.sizes
+        self.fastest = Fastest(timed, N, K, num_sms(launch.device))
         self.ready: dict[Any, dict[tuple, Ready]] = {}
         self.chosen: dict[int, Sized] = {}
         self.repeats: dict[Leading | None, Callable[[list], Any]] = {}
@@ -103,18 +106,23 @@ class Family:
 
     def choose(self, M: int) -> Sized | None:
         """Return what launches the tile that serves M rows, if that is known."""
-        _, N, K = self.sizes
-        kinds = self.ready.get(best(self.tiles, (M, N, K), num_sms(self.where)))
+        kinds = self.ready.get(self.tile(M))
         if kinds is None or self.most < M:
             return None
-        known = next(iter(kinds.values()))
-        ready = kinds.get(kind_of_rows(known.alike.of_rows(M)))
+        launch = next(iter(kinds.values())).alike.of_rows(M)
+        ready = kinds.get(kind_of_rows(launch))
         if ready is None:
             return None
         if len(self.chosen) >= MOST_ROWS:
             self.chosen.clear()
-        self.chosen[M] = ready.sized(M)
-        return self.chosen[M]
+        self.chosen[M] = sized = Sized(ready, M, launch.programs, launch.scalars)
+        return sized
+
+    def tile(self, M: int) -> Tile | None:
+        """Return the tile that serves M rows."""
+        _, N, K = self.sizes
+        found = best(self.listed, (M, N, K), num_sms(self.where))
+        return found or self.fastest[cdiv(M, ROWS)]
 
     def repeating(self, leading: Leading, sized: Sized) -> Callable[[list], Any]:
         """Return what repeats a launch at once, which is remembered."""
@@ -262,7 +270,7 @@ def needed(family: Family, most: int) -> list[Warmed]:
     sms = num_sms(family.where)
     found: dict[tuple, int] = {}
     for M in range(1, most + 1):
-        tile = best(family.tiles, (M, N, K), sms)
+        tile = family.tile(M)
         if tile is not None:
             parts = tile.splits(tile.tiles(M, N), K, sms)
             kinds = [(size == 1, size % 16 == 0) for size in (M, parts)]

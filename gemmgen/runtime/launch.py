@@ -158,7 +158,7 @@ class Launch:
 
 def addresses_of(arguments: Sequence[Any]) -> list[int | float]:
     """Return where tensors are; numbers as they are."""
-    return [one if type(one) is float else one.data_ptr() for one in arguments]
+    return [one if type(one) in (float, int) else one.data_ptr() for one in arguments]
 
 
 def workspace(

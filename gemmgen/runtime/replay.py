@@ -29,6 +29,7 @@ from .packed import (
 from .support import INTERPRETED, compute_capability, on_device
 from .table import RECORD
 
+UNUSED = 0, 0  # in place of a workspace, where K comes in one part
 MOST_ARGUMENTS = 64  # streams and addresses whose arguments a launch keeps
 
 Replay = Callable[[list[int | float]], None]
@@ -68,17 +69,21 @@ def send(launch: Launch, found: Compiled, tensors: Sequence[Any]) -> None:
     """Launch a compiled kernel on the current stream."""
     stream = driver.active.get_current_stream(launch.device.index)
     scratch = scratch_of(launch, launch.programs)
-    passed = (*tensors, *scratch, *launch.scalars)
+    passed = (*tensors, *addresses_of(scratch), *launch.scalars)
     found.launcher(*arguments(found, launch.programs, stream, passed))
 
 
 def scratch_of(launch: Launch, programs: tuple[int, ...]) -> Sequence[Any]:
-    """Return where the parts of K meet in a launch of so many programs."""
+    """Return where the parts of K meet in a launch of so many programs.
+
+    To be held until it is launched: another thread may take a larger workspace, and so
+    let go of this one.
+    """
     if not launch.splits:
         return ()
     if programs[1] == 1:
-        return 0, 0
-    return addresses_of(workspace(launch.device, launch.tile, *programs))
+        return UNUSED
+    return workspace(launch.device, launch.tile, *programs)
 
 
 class Ready:
@@ -95,11 +100,6 @@ class Ready:
         self.index = launch.device.index
         self.stream = driver.active.get_current_stream
         self.fill: Any = encoder()[0] if found.notes else None
-
-    def sized(self, M: int) -> "Sized":
-        """Return the launch for M rows."""
-        launch = self.alike.of_rows(M)
-        return Sized(self, M, launch.programs, launch.scalars)
 
     def replaying(self, M: int) -> Replay:
         """Return a function of addresses that launches it for M rows."""
@@ -137,7 +137,8 @@ class Sized(NamedTuple):
                         made = ready.fill(address, *numbers, shape, strides, 0)
                         passed += (made, M, columns, *strides)
         if ready.alike.splits:
-            passed += scratch_of(ready.alike, programs)
+            scratch = scratch_of(ready.alike, programs)
+            passed += addresses_of(scratch)
         passed += scalars
         stream = ready.stream(ready.index)
         ready.found.launcher(*arguments(ready.found, programs, stream, passed))
@@ -177,7 +178,7 @@ class Arguments(dict):
         """Keep what is the same at every address; no tensor, which would stay alive."""
         super().__init__()
         self.programs, self.scalars = launch.programs, launch.scalars
-        self.unused = (0, 0) if launch.splits and not launch.in_parts else ()
+        self.unused = UNUSED if launch.splits and not launch.in_parts else ()
         self.found, self.maps = found, maps
 
     def __missing__(self, key: tuple) -> tuple:

@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from .support import compute_capability, num_sms, shared_memory
-from .tile import Tile, cdiv
+from .tile import ROWS, Tile, cdiv
+
+MOST_ROWS = 8192  # numbers of rows whose tile calls that are alike remember
 
 Sizes = tuple[int, int, int]  # M, N, K
 Grid = Callable[[Any, Sizes, torch.device], Any]
@@ -128,6 +130,26 @@ def best(tiles: Iterable[Tile], sizes: tuple[int, int, int], sms: int) -> Tile |
         elif M <= tile.M and (not tile.waves or tile.fills(M, N, sms)):
             return tile
     return min(timed, key=lambda tile: tile.predicted(M, N, K, sms), default=None)
+
+
+class Fastest(dict):
+    """By so many times `ROWS`, the timed tile that serves the rows, found when missed.
+
+    Of tiles that serve N, K and the tensors; None if none of them is timed.
+    """
+
+    def __init__(self, tiles: Sequence[Tile], N: int, K: int, sms: int) -> None:
+        """Know no rows yet."""
+        super().__init__()
+        self.tiles, self.rest = tiles, (N, K, sms)
+
+    def __missing__(self, count: int) -> Tile | None:
+        """Return the tile, and keep it."""
+        if len(self) >= MOST_ROWS:
+            self.clear()
+        N, K, sms = self.rest
+        self[count] = found = best(self.tiles, (count * ROWS, N, K), sms)
+        return found
 
 
 # By table and device; the table is kept, for another could get its `id`.

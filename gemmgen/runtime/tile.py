@@ -12,6 +12,8 @@ FILL = -1  # as many parts of K as there are SMs for; 2 * FILL: twice as many
 
 MOST_STORED = 128  # rows of a tile that warp-specialized kernels store at a time
 
+ROWS = 8  # that a prediction does not tell apart: sides of tiles are multiples of it
+
 FULL = 0.9  # share of all SMs' turns that have a tile, for waves to be called full
 
 ASYNCHRONOUS = range(90, 120)  # sm whose units want one stage more in shared memory
@@ -160,9 +162,9 @@ class Tile(NamedTuple):
         )
 
     def predicted(self, M: int, N: int, K: int, sms: int) -> float:
-        """Return the microseconds that a timed tile takes."""
+        """Return the microseconds that a timed tile takes, for up to `ROWS` alike."""
         assert self.rates is not None
-        work = self.work(M, N, K, sms, self.rates)
+        work = self.work(cdiv(M, ROWS) * ROWS, N, K, sms, self.rates)
         return duration(work, self.block, self.once, self.launch, self.rates)
 
     @property

@@ -101,7 +101,7 @@ class Bench:
         return getattr(self.module, self.plan.name).__wrapped__  # type: ignore[no-any-return]
 
     def renew(self, scratch: tuple[int, int] = (0, 0), anew: bool = True) -> None:
-        """Forget all calls; if `anew`, also what is found out or compiled once.
+        """Forget calls and graphs; if `anew`, also what is found out or compiled once.
 
         Kernels ask for bytes of `scratch`, and of it for profiling.
         """
@@ -117,6 +117,7 @@ class Bench:
                 if isinstance(value, triton.runtime.JITFunction):
                     value.device_caches.clear()
         self.driver.launches.clear()
+        self.driver.gpus.drop_graphs()
         self.workspaces = Workspaces(self.driver)
         self.driver.on_launch = self.observe
         self.launcher = self.remembered(self.plain)

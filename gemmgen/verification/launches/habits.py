@@ -41,6 +41,7 @@ def habits(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         _twice,
         _copies,
         _beside,
+        _holds,
         _signs,
     ):
         yield str(habit.__doc__), partial(habit, bench)
@@ -256,6 +257,30 @@ def _beside(bench: Bench) -> None:
         made = in_turns(bench.driver, actions, [False] * point + [True])
         for facts, call, one in zip(both, calls, made, strict=True):
             bench.judge(facts, call, one, [])
+
+
+def _holds(bench: Bench) -> None:
+    """A launch has its memory though another thread takes more, at any point.
+
+    Also if it is known, and goes past Triton's own entry, which holds what it is given.
+    """
+    usual, other = bench.usual, replace(bench.usual, n=128)
+    fewer = [replace(usual, rows=(count,)) for count in (32, 48)]
+    for remembers, known in ((True, fewer), (False, [usual])):
+        for point in range(_POINTS):
+            bench.renew(anew=False)
+            launcher = bench.launcher if remembers else bench.plain
+            for facts in known:
+                bench.perform(launcher, facts, bench.call(facts))
+            both = (launcher, usual), (bench.plain, other)
+            calls = [bench.call(facts) for _, facts in both]
+            actions = [
+                partial(bench.perform, own, facts, call)
+                for (own, facts), call in zip(both, calls, strict=True)
+            ]
+            made = in_turns(bench.driver, actions, [False] * point + [True])
+            for (_, facts), call, one in zip(both, calls, made, strict=True):
+                bench.check_one(facts, call, one, [])
 
 
 def _signs(bench: Bench) -> None:

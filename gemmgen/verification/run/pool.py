@@ -80,9 +80,9 @@ def run_checks(
         return outcomes + run_properties(subjects, device, profile, seed, on_done)
     run = _run_of(device, profile, seed)
     # First a third of the processes that a kernel has compile it for all its targets;
-    # its properties are in small parts, since some take long.
+    # its properties are in small parts, so that no process is left alone for long.
     compiled = [_parts(_COMPILE, subject, each // 3) for subject in subjects]
-    shared = [_parts(run, subject, 2 * each) for subject in subjects]
+    shared = [_parts(run, subject, 2 * max(1, each)) for subject in subjects]
     outcomes = _run_all(slots, compiled + shared, on_done, ready)
     outcomes = _again_alone(slots[:1], compiled + shared, outcomes)
     return outcomes + run_launches(subjects, profile, seed, on_done)

@@ -42,7 +42,7 @@ class Memory:
         self.count = 0
         self.lock = RLock()
         self.kept = False
-        """Whether what is taken now is never given out again, as a graph's memory."""
+        """Whether what is taken now is a graph's, and given out again only after it."""
 
     def holds(self, address: int) -> bool:
         """Whether an address is of this GPU."""

@@ -4,6 +4,7 @@ They are torch's own tensors, so that nothing which looks at one can tell.
 """
 
 import ctypes
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -51,7 +52,10 @@ _capsule.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 @dataclass(eq=False)
 class _Alive:
-    """Memory that tensors lie in, and what torch must find as long as they do."""
+    """Memory that tensors lie in, and what torch must find as long as they do.
+
+    A graph's is `kept` without any.
+    """
 
     storage: StorageWeakRef
     passed: tuple[Any, ...]
@@ -96,7 +100,7 @@ class Gpus:
         with memory.lock:
             self._sweep()
             size = -(-size // 16) * 16
-            address = memory.take(size)
+            address = self._taken(memory, size)
             shape, strides = (ctypes.c_int64 * 1)(size), (ctypes.c_int64 * 1)(1)
             where = _Device(2, device)
             tensor = _Tensor(address, where, 1, _Type(0, 8, 1), shape, strides, 0)
@@ -107,6 +111,15 @@ class Gpus:
             passed = managed, shape, strides
             self.alive.append(_Alive(storage, passed, memory, address, memory.kept))
         return made
+
+    def _taken(self, memory: Memory, size: int) -> int:
+        """The address of so many bytes; errors that nobody has may hold tensors yet."""
+        try:
+            return memory.take(size)
+        except torch.OutOfMemoryError:
+            gc.collect()
+            self._sweep()
+            return memory.take(size)
 
     def block(self, device: int, address: int) -> Block | None:
         """What somebody has at an address."""
@@ -121,11 +134,15 @@ class Gpus:
         Torch would tell at once, but also where an exception is under way, and Python
         must not run there.
         """
-        gone = [one for one in self.alive if one.storage.expired()]
+        gone = [one for one in self.alive if one.storage.expired() and not one.kept]
         for one in gone:
             self.alive.remove(one)
-            if not one.kept:
-                one.memory.give_back(one.address)
+            one.memory.give_back(one.address)
+
+    def drop_graphs(self) -> None:
+        """Every graph has gone: its memory is its tensors' alone."""
+        for one in self.alive:
+            one.kept = False
 
     def as_host(self, value: Any) -> Any:
         """A tensor of a GPU as one of the CPU, at the same address; else the value."""
