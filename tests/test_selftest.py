@@ -73,7 +73,7 @@ def test_a_kernel_whose_mutants_all_fail_passes(
     monkeypatch: pytest.MonkeyPatch, subject: Subject
 ) -> None:
     asked = play(monkeypatch, lambda name, one: False)
-    (outcome,), kills = self_test([subject], "cpu", "quick", 0, None, shared=False)
+    (outcome,), kills = self_test([subject], "cpu", "quick", 0, None, [])
     assert (outcome.kernel, outcome.status) == (subject.plan.name, "passed")
     assert outcome.examples == len(kills) > 50
     tried = [one for one in kills if not one.equivalent]
@@ -87,7 +87,7 @@ def test_a_mutant_that_passes_everything_survives(
     monkeypatch: pytest.MonkeyPatch, subject: Subject
 ) -> None:
     asked = play(monkeypatch, lambda name, one: True)
-    (outcome,), kills = self_test([subject], "cpu", "quick", 0, None, shared=False)
+    (outcome,), kills = self_test([subject], "cpu", "quick", 0, None, [])
     survivors = [one for one in kills if one.survived]
     assert outcome.status == "failed" and len(survivors) > 50
     lines = [f"survived: {one.mutant}" for one in survivors]
@@ -107,7 +107,7 @@ def test_what_launchers_share_is_tried_by_kernels_of_its_own(
         return not changed or (name, one.plan.name) != ("properties", last)
 
     asked = play(monkeypatch, passes, [file])
-    (outcome,), kills = self_test([], "cpu", "quick", 0, None, shared=True)
+    (outcome,), kills = self_test([], "cpu", "quick", 0, None, SHARED)
     assert (outcome.kernel, outcome.status) == (file, "passed")
     made = list(host_mutants(file, alone.shared_texts()[file]))
     assert [one.mutant for one in kills] == [one.name for one in made]
@@ -120,7 +120,7 @@ def test_kernels_that_fail_unchanged_show_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     play(monkeypatch, lambda name, one: False, SHARED)
-    outcomes, kills = self_test([], "cpu", "quick", 0, None, shared=True)
+    outcomes, kills = self_test([], "cpu", "quick", 0, None, SHARED)
     assert kills == ()
     assert len(outcomes) == 2 * len(TRIED)
     assert not any(one.ok for one in outcomes)

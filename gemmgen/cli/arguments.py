@@ -71,7 +71,8 @@ def _add_verify(commands: "Commands[argparse.ArgumentParser]") -> None:
     mode = verify.add_mutually_exclusive_group()
     mode.add_argument(
         "--self-test", action="store_true",
-        help="also verify mutants of every kernel, all of which must fail",
+        help="also verify mutants of every kernel, and of _runtime/*.py, all of which "
+        "must fail",
     )  # fmt: skip
     mode.add_argument(
         "--sanitize", action="store_true",

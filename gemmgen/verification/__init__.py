@@ -12,7 +12,7 @@ from pathlib import Path
 
 from gemmgen.base.errors import Interrupted, UsageError, quoted
 from gemmgen.output import builder
-from gemmgen.output.folder import PACKAGE
+from gemmgen.output.folder import PACKAGE, SHARED
 from gemmgen.output.job import output_folder
 from gemmgen.render.parts import file_of, home
 from gemmgen.select.plan import load
@@ -41,8 +41,8 @@ def verify(
 ) -> Verification:
     """Check every kernel of the specs whose name matches the pattern `only`.
 
-    What has drifted is not run. With `self_test` mutants follow, without a pattern also
-    those of what launchers share; with `sanitize` all but drift is compute-sanitizer's.
+    What has drifted is not run. With `self_test` mutants follow, also of the modules of
+    such names that launchers share; with `sanitize` all but drift is compute-sanitizer's.
     Raises `Interrupted` with the checks that had ended, `UsageError` if none is built.
     """
     _require_built(specs, out)
@@ -51,19 +51,19 @@ def verify(
         checked = beside.submit(builder.check, specs, out, only=only)
         device = _device(cpu, sanitize)  # importing torch takes as long as a check
         report = checked.result()
-        subjects = _subjects(specs, report.folder, only)
+        shared = [name for name in SHARED if self_test and _is_named(name, only)]
+        subjects = _subjects(specs, report.folder, only, bool(shared))
         drifted = _drift(report, [subject.plan.name for subject in subjects])
         facts = beside.submit(environment, device)
-        more = _more(specs, device, profile, self_test)
-        run = _Run(drifted, facts, started, on_done, more)
+        run = _Run(drifted, facts, started, on_done)
+        run.more = _more(specs, device, profile, self_test)
         sound = [subject for subject in subjects if drifted[subject.plan.name].ok]
         try:
             if sanitize:
                 return run.result(sanitizer.sanitize(sound, device, run.tell))
             found = run_checks(sound, device, profile, seed, run.tell, ready)
-            if not self_test:
-                return run.result(found)
-            own, kills = own_test(sound, device, profile, seed, run.pass_on, not only)
+            mutated = sound if self_test else []
+            own, kills = own_test(mutated, device, profile, seed, run.pass_on, shared)
             return run.result([*found, *own], kills)
         except KeyboardInterrupt as stop:
             raise Interrupted(run.so_far()) from stop
@@ -126,16 +126,24 @@ def _more(specs: Sequence[Path], device: str, profile: str, self_test: bool) -> 
     return f"to see more: {command} with {', or '.join(further)}"
 
 
-def _subjects(specs: Sequence[Path], folder: Path, only: str | None) -> list[Subject]:
+def _subjects(
+    specs: Sequence[Path], folder: Path, only: str | None, none: bool
+) -> list[Subject]:
+    """The kernels that are asked for; `none` may be."""
     subjects = [
         Subject(plan, folder / file_of(plan), str(spec))
         for spec in specs
         for plan in load(spec)
-        if only is None or fnmatchcase(plan.name, only)
+        if _is_named(plan.name, only)
     ]
-    if not subjects:
+    if not subjects and not none:
         raise UsageError(f"no kernel has a name like {quoted(only or '*')}")
     return subjects
+
+
+def _is_named(name: str, only: str | None) -> bool:
+    """Whether a kernel or a module is among those that are asked for."""
+    return only is None or fnmatchcase(name, only)
 
 
 def _drift(report: builder.Report, kernels: Sequence[str]) -> dict[str, Outcome]:

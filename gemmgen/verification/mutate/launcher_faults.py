@@ -5,6 +5,7 @@ import copy
 from collections.abc import Callable, Iterator
 
 from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
+from gemmgen.schedules import shared_axis
 from gemmgen.select.plan import Plan
 
 _NAME, _OUT, _SHAPE, _DTYPE, _INPUTS = range(5)
@@ -17,7 +18,7 @@ def launcher_families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     for name in [one.name for one in plan.passed]:
         yield "axes of a tensor exchanged", _other_axes(name)
         yield "input not held against out", _not_held(name)
-    for axis in "mnk":
+    for axis in sorted({*"mnk"} - {_sliced(plan)}):
         yield "blocks along another axis, or of a whole tile", _other_slices(plan, axis)
     yield "inputs not rounded", _not_rounded
     for place in range(2):
@@ -52,6 +53,13 @@ def _other_axes(name: str) -> Edit:
         return new
 
     return edit
+
+
+def _sliced(plan: Plan) -> str:
+    """The axis along which consumers have slices of a tile, if there are any."""
+    if not plan.specialized:
+        return ""
+    return shared_axis(plan.specialized, plan.product.kind, plan.layout)
 
 
 def _other_slices(plan: Plan, axis: str) -> Edit:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gemmgen.base.ast_edits import Edit
-from gemmgen.schedules import SCHEDULES, transposes
+from gemmgen.schedules import SCHEDULES, composes, transposes
 from gemmgen.select.plan import Plan
 from gemmgen.verification.mutate.faults import families
 from gemmgen.verification.mutate.pipeline_faults import same_pipeline
@@ -53,6 +53,7 @@ _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is
 _ONE_ROW = "gemv has a program for each row, so none is beyond M"
 _ONE_COLUMN = "every gemv of the table has a program for each column too"
 _ONE_PART = "what is stored as it is multiplied has one part"
+_ALIKE = "parts of a side that is a power of two are as large as each other"
 _TWO_PARTS = "a side in lines of 128 bytes has two parts at most"
 _ALONG = {
     "left mask term dropped": "mask=mask_{}[:, None]",
@@ -149,13 +150,14 @@ def _same_parts(plan: Plan, family: str) -> str | None:
     """Why a part of a tile may be taken for another where there are few."""
     if not plan.specialized:
         return None
-    turned = transposes(plan.specialized, plan.product.kind, plan.layout)
-    if family == "part of another" and not turned:
+    kernel = plan.specialized, plan.product.kind, plan.layout
+    if family == "part of another" and not transposes(*kernel):
         return _ONE_PART
-    along_m = plan.contraction.lhs.transposed
-    return (
-        _TWO_PARTS if along_m and family == "piece behind one of another side" else None
-    )
+    if family != "piece behind one of another side":
+        return None
+    if not composes(*kernel):
+        return _ALIKE
+    return _TWO_PARTS if plan.contraction.lhs.transposed else None
 
 
 def _places(statement: ast.stmt, edit: Edit) -> int:

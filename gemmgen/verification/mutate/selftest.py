@@ -4,7 +4,7 @@ What survives without being listed as equivalent is a hole in the verification.
 """
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
@@ -70,9 +70,9 @@ def self_test(
     profile: str,
     seed: int | None,
     on_done: OnDone | None,
-    shared: bool,
+    shared: Collection[str],
 ) -> tuple[list[Outcome], tuple[Kill, ...]]:
-    """Verify the mutants of every kernel and, if `shared`, of what launchers share.
+    """Verify the mutants of every kernel, and of such modules that launchers share.
 
     Returns an outcome a module and what became of every mutant.
     """
@@ -89,7 +89,8 @@ def self_test(
         ill = _ill(folder / "healthy", verified) if shared else []
         trials = list(_of_kernels(folder / "kernels", subjects))
         if shared and not ill:
-            trials += _of_shared(folder / "shared")
+            every = _of_shared(folder / "shared")
+            trials += [one for one in every if one.module in shared]
         found, seconds = _found_out(trials, device, verified)
     kills = tuple(one.kill(how, device) for one, how in zip(trials, found, strict=True))
     judged = [
@@ -113,12 +114,18 @@ def _of_file(folder: Path, subject: Subject, stem: str) -> Iterator[_Trial]:
     for index, mutant in enumerate(mutants(subject.plan, stem, source)):
         seen.add(mutant.source)
         make = partial(_changed, folder / str(index), subject, stem, mutant)
-        yield _Trial(subject.plan.name, mutant, (("properties", make),))
+        checks = tuple((check, make) for check in _checks_of(mutant))
+        yield _Trial(subject.plan.name, mutant, checks)
     for index, mutant in enumerate(host_mutants(f"{stem}.py", source)):
         if mutant.source not in seen:
             make = partial(_changed, folder / f"host{index}", subject, stem, mutant)
-            checks = tuple((check, make) for check in reversed(_CHECKS))
+            checks = tuple((check, make) for check in _checks_of(mutant))
             yield _Trial(subject.plan.name, mutant, checks)
+
+
+def _checks_of(mutant: Mutant) -> Sequence[str]:
+    """What may find a mutant of a kernel's file: a kernel's own is launched as ever."""
+    return _CHECKS[::-1] if mutant.file is None else ("properties",)
 
 
 def _text(subject: Subject, name: str) -> str:
@@ -141,10 +148,10 @@ def _of_shared(folder: Path) -> Iterator[_Trial]:
     for name, text in shared_texts().items():
         for index, mutant in enumerate(host_mutants(name, text)):
             own, changed = folder / f"{name}{index}", {name: mutant.source}
-            checks = [
+            checks = [  # most are found by launches, which are sooner
                 (check, partial(written, own / plan.name, plan, changed))
-                for plan in trial_plans()
                 for check in _CHECKS
+                for plan in trial_plans()
             ]
             yield _Trial(name, mutant, tuple(checks))
 

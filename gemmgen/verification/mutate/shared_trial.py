@@ -131,13 +131,13 @@ kernels:
 
 @cache
 def trial_plans() -> tuple[Plan, ...]:
-    """The kernels, the one that uses most first."""
+    """The kernels, the one that uses most first, then the one that chooses most."""
     texts = _SPEC, *(_FOR_OLDER.format(target=one) for one in ("sm_90", "sm_80"))
     costed = plans(parse(_COSTED.encode(), "self-test"), [_TUNED])
-    return (
-        *(plan for text in texts for plan in plans(parse(text.encode(), "self-test"))),
-        *costed,
+    first, *others = (
+        plan for text in texts for plan in plans(parse(text.encode(), "self-test"))
     )
+    return first, *costed, *others
 
 
 def callers_of(module: str, function: str) -> tuple[tuple[Plan, str | None], ...]:
