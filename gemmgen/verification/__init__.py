@@ -42,7 +42,7 @@ def verify(
     """Check every kernel of the specs whose name matches the pattern `only`.
 
     What has drifted is not run. With `self_test` mutants follow, also of the modules of
-    such names that launchers share; with `sanitize` all but drift is compute-sanitizer's.
+    such names that launchers share; with `sanitize` all but drift is compute-sanitizer.
     Raises `Interrupted` with the checks that had ended, `UsageError` if none is built.
     """
     _require_built(specs, out)
