@@ -20,11 +20,11 @@ from gemmgen.verification.example.one_example import run
 from gemmgen.verification.example.pipelined import pipelined
 from gemmgen.verification.example.subject import launcher
 from gemmgen.verification.example.subject import load as load_module
+from gemmgen.verification.faults.pipelines import pipeline_families
 from gemmgen.verification.gluon import kernel
 from gemmgen.verification.interpret import interpreter
 from gemmgen.verification.mutate.host_mutants import device_mutants
 from gemmgen.verification.mutate.mutants import mutants
-from gemmgen.verification.mutate.pipeline_faults import pipeline_families
 from gemmgen.verification.run.properties import run as run_properties
 from gemmgen.verification.run.trial import Trial
 from tests import folders

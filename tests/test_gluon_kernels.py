@@ -14,8 +14,8 @@ import pytest
 
 from gemmgen.output.alone import shared_texts
 from gemmgen.render.parts import ROLES, file_of
+from gemmgen.verification.faults.pipelines import pipeline_families
 from gemmgen.verification.gluon.policies import POLICIES
-from gemmgen.verification.mutate.pipeline_faults import pipeline_families
 from gemmgen.verification.mutate.shared_trial import trial_plans
 from tests import folders
 from tests.slow import all_but

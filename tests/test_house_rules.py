@@ -35,8 +35,8 @@ ROOMS = (
     *("verification.interpret", "verification.gluon", "verification.cases"),
     *("verification.example", "verification.machine", "measurement"),
     *("verification.stand_in", "verification.launches", "verification.run"),
-    *("verification.sanitize", "verification.mutate", "verification", "benchmark"),
-    *("tuning", "api", "cli", "__main__"),
+    *("verification.sanitize", "verification.faults", "verification.mutate"),
+    *("verification", "benchmark", "tuning", "api", "cli", "__main__"),
 )
 MOST_IN_A_ROOM, MOST_BETWEEN = 14, 110
 

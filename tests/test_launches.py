@@ -13,7 +13,7 @@ from gemmgen.output import alone
 from gemmgen.render.parts import RUNTIME
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.basics.outcome import Outcome
-from gemmgen.verification.mutate.host_faults import host_families, on_the_host
+from gemmgen.verification.faults.host import host_families, on_the_host
 from gemmgen.verification.mutate.mutants import mutated
 from gemmgen.verification.run.pool import run_launches
 from gemmgen.verification.run.process import Subject

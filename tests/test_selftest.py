@@ -10,10 +10,10 @@ import pytest
 from gemmgen.output import alone
 from gemmgen.output.folder import SHARED
 from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.faults.boxes import box_families
+from gemmgen.verification.faults.families import families
+from gemmgen.verification.faults.host import host_families, on_the_host
 from gemmgen.verification.mutate import host_excuses, selftest
-from gemmgen.verification.mutate.box_faults import box_families
-from gemmgen.verification.mutate.faults import families
-from gemmgen.verification.mutate.host_faults import host_families, on_the_host
 from gemmgen.verification.mutate.host_mutants import host_mutants, on_the_device
 from gemmgen.verification.mutate.mutants import mutated
 from gemmgen.verification.mutate.selftest import Kill, kill_table, self_test

@@ -4,9 +4,9 @@ import ast
 from collections.abc import Iterator
 
 from gemmgen.select.plan import Plan
-from gemmgen.verification.mutate.faults import families
+from gemmgen.verification.faults.families import families
+from gemmgen.verification.faults.host import host_families, on_the_host
 from gemmgen.verification.mutate.host_excuses import excuse
-from gemmgen.verification.mutate.host_faults import host_families, on_the_host
 from gemmgen.verification.mutate.mutants import EQUIVALENT, UNTRIED, Mutant, mutated
 
 

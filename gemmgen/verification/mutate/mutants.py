@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from gemmgen.base.ast_edits import Edit
 from gemmgen.schedules import SCHEDULES, composes, transposes
 from gemmgen.select.plan import Plan
-from gemmgen.verification.mutate.faults import families
-from gemmgen.verification.mutate.pipeline_faults import same_pipeline
+from gemmgen.verification.faults.families import families
+from gemmgen.verification.faults.pipelines import same_pipeline
 
 
 @dataclass(frozen=True)

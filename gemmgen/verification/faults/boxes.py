@@ -1,12 +1,12 @@
 """Faults of how launchers cut a tile's sides into boxes, and describe those.
 
-Each is an expression in place of another, as in `host_faults`.
+Each is an expression in place of another, as in `host`.
 """
 
 from collections.abc import Iterator
 
 from gemmgen.base.ast_edits import Edit
-from gemmgen.verification.mutate.pipeline_edits import replaced
+from gemmgen.verification.faults.edits import replaced
 
 _OF_ANOTHER = (
     "[*one.descriptors(self.in_gluon)[:1], "

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
 from gemmgen.select.plan import Plan
+from gemmgen.verification.faults.epilogues import epilogue_families
+from gemmgen.verification.faults.extents import extent_families
+from gemmgen.verification.faults.launchers import launcher_families
+from gemmgen.verification.faults.pipelines import pipeline_families
 from gemmgen.verification.interpret.split_k_faults import split_k_faults
-from gemmgen.verification.mutate.epilogue_faults import epilogue_families
-from gemmgen.verification.mutate.extent_faults import extent_families
-from gemmgen.verification.mutate.launcher_faults import launcher_families
-from gemmgen.verification.mutate.pipeline_faults import pipeline_families
 
 _MASKED = ("tl.load", "load_once", "tl.store")
 

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from gemmgen.base.ast_edits import Edit
-from gemmgen.verification.mutate.piece_faults import piece_families
-from gemmgen.verification.mutate.pipeline_edits import (
+from gemmgen.verification.faults.edits import (
     ARRIVE,
     COPIES,
     EXPECT,
@@ -35,6 +34,7 @@ from gemmgen.verification.mutate.pipeline_edits import (
     swapped_corner,
     without_term,
 )
+from gemmgen.verification.faults.pieces import piece_families
 
 _SUM_WAIT = "wait_for_products"
 

@@ -8,7 +8,7 @@ import copy
 from collections.abc import Iterator
 
 from gemmgen.base.ast_edits import Edit, call_of, expression
-from gemmgen.verification.mutate.pipeline_edits import (
+from gemmgen.verification.faults.edits import (
     STORE_WAIT,
     changed,
     passed_as,

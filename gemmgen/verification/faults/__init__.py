@@ -1,0 +1,1 @@
+"""Kinds of faults, each with the edits of a syntax tree that make it."""
