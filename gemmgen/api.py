@@ -29,6 +29,7 @@ from gemmgen.spec.shapes import Shape
 if TYPE_CHECKING:
     from gemmgen.benchmark.results import Benchmark
     from gemmgen.explanation import Argument
+    from gemmgen.render.compile_keys import CompileKey
     from gemmgen.tuning.calibration import Fit
     from gemmgen.verification.oracle.error_budget import Explanation
     from gemmgen.verification.report import Verification
@@ -42,6 +43,7 @@ __all__ = [
     "build",
     "calibrate",
     "check",
+    "compile_keys",
     "explain",
     "explain_error",
     "json_schema",
@@ -59,6 +61,16 @@ __all__ = [
 def kernels(specs: Sequence[Path]) -> tuple[Plan, ...]:
     """The plans of every kernel of the specs, expanded, in their order."""
     return tuple(plan for spec in specs for plan in _load(spec))
+
+
+def compile_keys(specs: Sequence[Path]) -> "dict[str, tuple[CompileKey, ...]]":
+    """What Triton may compile for calls of each kernel, by its name: a finite list.
+
+    Of contiguous tensors that begin at multiples of 16 bytes, and of sizes below 2^31.
+    """
+    from gemmgen.render import compile_keys
+
+    return {plan.name: compile_keys.compile_keys(plan) for plan in kernels(specs)}
 
 
 def stage(spec: Path, name: str, which: str) -> str | dict[str, Any]:

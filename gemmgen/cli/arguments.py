@@ -147,6 +147,11 @@ def _add_reading(commands: "Commands[argparse.ArgumentParser]") -> None:
         "kernels of the specs, expanded: operation, layout, types, epilogue, tiles.",
     )  # fmt: skip
     _add_specs(listing)
+    listing.add_argument(
+        "--compile-keys", action="store_true",
+        help="list instead what Triton may compile for calls: each tile, and the kinds "
+        "of sizes that are told apart",
+    )  # fmt: skip
     _add_format(listing)
     show = commands.add_parser(
         "show", help="one kernel at a stage of its making", description="Print one "

@@ -15,12 +15,10 @@ from pathlib import Path
 from gemmgen import api
 from gemmgen.base.errors import Interrupted, UsageError, quoted
 from gemmgen.base.files import blamed
-from gemmgen.base.text_table import table
-from gemmgen.cli import terminal
+from gemmgen.cli import listing, terminal
 from gemmgen.cli.init_spec import STARTER
 from gemmgen.cli.reports import BENCH_REPORTS, REPORTS, write_report
 from gemmgen.output.changes import Change, Refused, State
-from gemmgen.render.docs import Description
 
 
 def build(options: argparse.Namespace) -> int:
@@ -88,29 +86,9 @@ def _summary(report: api.Report, writes: bool) -> str:
 
 
 def list(options: argparse.Namespace) -> int:
-    """The kernels, expanded, a line each."""
-    rows = [
-        {
-            "name": text.plan.name,
-            "op": text.plan.op,
-            "layout": text.plan.layout,
-            "dtype": text.types,
-            "epilogue": text.epilogue_in_spec,
-            "tiles": _short(text.plan.tiles_text, options.format),
-        }
-        for text in map(Description, api.kernels(options.specs))
-    ]
-    if options.format == "json":
-        terminal.emit_json("list", True, kernels=rows)
-    else:
-        print(table(rows))
-    return 0
-
-
-def _short(tiles: str, form: str) -> str:
-    """One tile in full; a list by its length, but for programs."""
-    count = tiles.count("{")
-    return tiles if form == "json" or count < 2 else f"{count} tiles"
+    """The kernels, expanded, a line each; or what Triton compiles for them."""
+    told = listing.compile_keys if options.compile_keys else listing.kernels
+    return told(options)
 
 
 def show(options: argparse.Namespace) -> int:

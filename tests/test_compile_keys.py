@@ -1,0 +1,110 @@
+"""`gemmgen list --compile-keys`: that it lists what Triton tells apart, and no more."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gemmgen.cli.main import main
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.render.compile_keys import CompileKey, by_tile, compile_keys, whole
+from gemmgen.select.plan import Plan, load
+from gemmgen.verification.example import subject
+from gemmgen.verification.run import tile_choice
+
+ROOT = Path(__file__).resolve().parent.parent
+PLANS = {plan.name: plan for plan in load(ROOT / "spec.yaml")}
+NAMES = (
+    "study_linear",
+    "gemm_nn_fp16",
+    "gemm_nt_fp32",
+    "gemm_tn_bf16",
+    "gemm_nn_fp64",
+    "gemm_nt_tf32",
+    "linear_bias_silu_residual",
+    "linear_gelu_aux",
+)
+SIZES = (1, 2, 3, 4, 7, 8, 16, 24, 40, 64, 100, 144, 1000, 4096)
+DRAWS = 400
+ARGUMENTS = ("M", "N", "K", "SPLIT_K", "ALIGN", "INDEX")
+
+
+def launched(plan: Plan, module: Any, sizes: tuple[int, int, int]) -> Any:
+    call = tile_choice._Call(TARGETS["sm_90"], 132, sizes, tile_choice._WHOLE)
+    return tile_choice._chosen(plan, module, call)
+
+
+def key_of(plan: Plan, module: Any, launch: Any) -> CompileKey:
+    """The key that a launch has, by what Triton's own rules make of its arguments."""
+    row = plan.rows[module.TILES.index(launch.tile)]
+    parameters = launch.kernel.params[-len(launch.scalars) :]
+    kinds = {}
+    for parameter, value in zip(parameters, launch.scalars, strict=True):
+        name = parameter.name
+        if name in ("ALIGN", "INDEX"):
+            kinds[name] = str(value)
+        elif name in ARGUMENTS and not parameter.do_not_specialize:
+            kinds[name] = "1" if value == 1 else "any" if value % 16 else "16"
+    told = tuple((name, kinds[name]) for name in ARGUMENTS if name in kinds)
+    return CompileKey(row.target.name, whole(row.tile), told)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_calls_need_what_is_listed_and_each_key_is_one_text(name: str) -> None:
+    plan = PLANS[name]
+    module = subject.load(ROOT / f"generated/{name}/__init__.py")
+    kind = subject.runtime(module, "packed").kind
+    listed, draw = set(compile_keys(plan)), random.Random(name)
+    texts: dict[Any, CompileKey] = {}
+    compiled: dict[CompileKey, Any] = {}
+    for _ in range(DRAWS):
+        m, n, k = (draw.choice(SIZES) for _ in "mnk")
+        launch = launched(plan, module, (m, n, k))
+        key, text = key_of(plan, module, launch), kind(launch)
+        assert key in listed, f"{m}x{n}x{k}"
+        # One text a key, and another for another.
+        assert compiled.setdefault(key, text) == text
+        assert texts.setdefault(text, key) == key
+    assert len(compiled) > 20
+
+
+def test_offsets_of_64_bits_have_keys_of_their_own() -> None:
+    plan = PLANS["gemm_nn_fp64"]
+    module = subject.load(ROOT / "generated/gemm_nn_fp64/__init__.py")
+    few, many = (launched(plan, module, (rows, 64, 2**20)) for rows in (64, 4096))
+    keys = [key_of(plan, module, one) for one in (few, many)]
+    assert [dict(key.kinds)["INDEX"] for key in keys] == ["int32", "int64"]
+    assert set(keys) <= set(compile_keys(plan))
+
+
+@pytest.mark.parametrize("name, counts", [("linear_bf16", 18), ("gemm_tn_bf16", 54)])
+def test_docs_say_how_many_keys_a_tile_has(name: str, counts: int) -> None:
+    of_tile: dict[str, list[dict[str, str]]] = {}
+    for key in compile_keys(PLANS[name]):
+        kinds = dict(key.kinds)
+        if kinds.get("SPLIT_K", "1") == "1" and kinds.get("INDEX") == "int32":
+            of_tile.setdefault(f"{key.target} {key.tile}", []).append(kinds)
+    assert max(map(len, of_tile.values())) == counts
+    whole = [
+        sum({kinds.get(size, "16") for size in "MNK"} == {"16"} for kinds in each)
+        for each in of_tile.values()
+    ]
+    assert set(whole) == {1}
+
+
+def test_the_command_prints_a_line_a_tile_and_json_has_every_key(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text("gemmgen: 1\nkernels:\n- {name: one, op: linear, dtype: bf16}\n")
+    (plan,) = load(spec)
+    keys = compile_keys(plan)
+    assert main(["list", "--compile-keys", str(spec)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + len(by_tile("one", keys)) + 2
+    assert lines[-1].startswith(f"{len(keys)} keys, ")
+    assert main(["list", "--compile-keys", "--format", "json", str(spec)]) == 0
+    told = json.loads(capsys.readouterr().out)["compile_keys"]["one"]
+    assert told == [key.as_json() for key in keys]
