@@ -145,6 +145,7 @@ def tune(
     shapes: Path | None = None,
     only: str | None = None,
     fresh: bool = False,
+    on_planned: Callable[[int], object] | None = None,
     on_done: Callable[[str], object] | None = None,
     on_left_out: Callable[[str], object] | None = None,
     on_fitted: Callable[[str], object] | None = None,
@@ -152,9 +153,10 @@ def tune(
     """Time candidate tiles on this GPU; return the tuning file that was written.
 
     `shapes` is a file that lists shapes by kernel, `only` a pattern of kernel names;
-    `fresh` measures again what the file holds. `on_done` is told each kernel and shape,
-    `on_left_out` every tile that was not timed, and why, `on_fitted` how good a choice
-    by the costs is that were fitted. Raises `EnvironmentMissing` without a GPU.
+    `fresh` measures again what the file holds. `on_planned` is told how many shapes are
+    to be timed, `on_done` each of them, `on_left_out` every tile that was not, and why,
+    `on_fitted` how good a choice by the costs is that were fitted. Raises
+    `EnvironmentMissing` without a GPU.
     """
     _need("tune", "torch", "triton", "hypothesis", "numpy")
     from gemmgen.tuning import session
@@ -164,6 +166,7 @@ def tune(
         shapes_file=shapes,
         only=only,
         fresh=fresh,
+        on_planned=on_planned,
         on_done=on_done,
         on_left_out=on_left_out,
         on_fitted=on_fitted,

@@ -586,6 +586,24 @@ def test_a_shape_at_which_nothing_could_be_timed_breaks_nothing(
     assert main(["build", "spec.yaml"]) == 0
 
 
+def test_it_says_beforehand_how_much_there_is_to_time(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned: list[int] = []
+    done: list[str] = []
+    tune(only="one", on_planned=planned.append, on_done=done.append)
+    tune(on_planned=planned.append, on_done=done.append)  # goes on
+    assert (planned, len(done)) == ([2, 1], 3)
+    given = ["tune", "spec.yaml", "--shapes", "shapes.yaml"]
+    assert main(given) == 0
+    assert capsys.readouterr().err == ""  # nothing is left
+    assert main([*given, "--fresh"]) == 0
+    assert capsys.readouterr().err == (
+        "tune: 3 shapes to time, about 1 min on 16 cores; "
+        "interrupted, it goes on where it stopped\n"
+    )
+
+
 def test_what_was_left_out_is_told(
     home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

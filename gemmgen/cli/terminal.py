@@ -8,6 +8,8 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gemmgen.base.errors import SpecError
@@ -102,11 +104,27 @@ def _escaped(text: str, special: str) -> str:
     return text
 
 
+@dataclass(frozen=True)
+class Bar:
+    """Progress of work of some title, shown by `update`."""
+
+    title: str
+    update: Callable[..., object]
+
+    def __call__(self, name: str) -> None:
+        """Another piece of this name is done."""
+        self.update(advance=1, description=f"{self.title} {name}")
+
+    def expect(self, pieces: int) -> None:
+        """There will be so many."""
+        self.update(total=pieces)
+
+
 @contextlib.contextmanager
-def progress(title: str, total: int | None) -> Iterator[Callable[[str], None]]:
-    """A bar on stderr while work goes on, if that is a terminal; gives `advance`."""
+def progress(title: str) -> Iterator[Bar]:
+    """A bar on stderr while work goes on, if that is a terminal."""
     if sys.stderr is None or not sys.stderr.isatty():
-        yield lambda _: None
+        yield Bar(title, lambda **_: None)
         return
     from rich.console import Console
     from rich.progress import (
@@ -115,6 +133,7 @@ def progress(title: str, total: int | None) -> Iterator[Callable[[str], None]]:
         Progress,
         TextColumn,
         TimeElapsedColumn,
+        TimeRemainingColumn,
     )
 
     columns = (
@@ -122,11 +141,8 @@ def progress(title: str, total: int | None) -> Iterator[Callable[[str], None]]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
+        TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(title, total=total)
-
-        def advance(name: str) -> None:
-            bar.update(task, advance=1, description=f"{title} {name}")
-
-        yield advance
+        task = bar.add_task(title, total=None)
+        yield Bar(title, partial(bar.update, task))

@@ -3,7 +3,7 @@
 Decides what is measured and when the file is written; the rest is next door.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -40,6 +40,7 @@ def tune(
     shapes_file: Path | None = None,
     only: str | None = None,
     fresh: bool = False,
+    on_planned: Callable[[int], object] | None = None,
     on_done: OnDone | None = None,
     on_left_out: OnDone | None = None,
     on_fitted: OnDone | None = None,
@@ -47,9 +48,8 @@ def tune(
     """Measure the kernels of the specs and return the file that was written.
 
     It is written after every shape, so an interrupted run goes on where it stopped;
-    `fresh` measures the shapes again. `only` is a pattern of kernel names.
-    `on_left_out` is told every tile that was not timed, and why, `on_fitted` how good
-    the choice by costs is.
+    `fresh` measures the shapes again. `only` is a pattern of kernel names. What is told
+    is as in `gemmgen.tune`.
     """
     require("tune")
     target, made = _target(), environment()
@@ -57,16 +57,15 @@ def tune(
     wanted = _wanted(plans, target, shapes_file, only)
     path, before = _before(specs[0], Tuning(made["gpu"], target.name, made, {}))
     tuning = replace(before, target=target.name, made=made)
+    again = wanted if fresh else {}
+    known = {name: _known(before, made, name, again.get(name, ())) for name in wanted}
+    if on_planned:
+        on_planned(sum(len({*wanted[name]} - {*known[name]}) for name in wanted))
     device = Gpu()
-    for name, its_shapes in wanted.items():
+    for name, times in known.items():
         trial = Trial(plans[name], target, device)
-        times = _known(before, made, name, its_shapes if fresh else ())
         was = before.kernels.get(name, Measured((), (), {}))
-        for shape in its_shapes:
-            if shape not in times:
-                times[shape] = trial.race(shape)
-            if on_done:
-                on_done(f"{name} {shape}")
+        for _ in _raced(trial, wanted[name], times, on_done):
             # Choosing takes a while: an interrupted run leaves the rules there were.
             tuning = write(path, tuning, name, replace(was, times=dict(times)))
         costs = costed_as(trial.plan.product) in kinds(plans, target, tuning.kernels)
@@ -74,6 +73,21 @@ def tune(
         _tell(on_left_out, name, trial)
     rewrite(path, with_costs(tuning, plans, target, on_fitted))
     return path
+
+
+def _raced(
+    trial: Trial,
+    its_shapes: Sequence[Shape],
+    times: dict[Shape, Mapping[Tile, float]],
+    on_done: OnDone | None,
+) -> Iterator[None]:
+    """Add the times of shapes that have none, one by one."""
+    for shape in its_shapes:
+        if shape not in times:
+            times[shape] = trial.race(shape)
+            if on_done:
+                on_done(f"{trial.plan.name} {shape}")
+        yield
 
 
 def _tell(on_left_out: OnDone | None, name: str, trial: Trial) -> None:
