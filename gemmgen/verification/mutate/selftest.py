@@ -148,10 +148,10 @@ def _of_shared(folder: Path) -> Iterator[_Trial]:
     for name, text in shared_texts().items():
         for index, mutant in enumerate(host_mutants(name, text)):
             own, changed = folder / f"{name}{index}", {name: mutant.source}
-            checks = [  # most are found by launches, which are sooner
+            checks = [
                 (check, partial(written, own / plan.name, plan, changed))
-                for check in _CHECKS
                 for plan in trial_plans()
+                for check in _CHECKS
             ]
             yield _Trial(name, mutant, tuple(checks))
 
