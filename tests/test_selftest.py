@@ -116,6 +116,28 @@ def test_what_launchers_share_is_tried_by_kernels_of_its_own(
     assert len(asked) == each * (tried + 1)
 
 
+def test_what_ended_before_an_interruption_is_told(
+    monkeypatch: pytest.MonkeyPatch, subject: Subject
+) -> None:
+    file = "_runtime/launch.py"
+
+    def passes(name: str, one: Subject) -> bool:
+        changed = text_of(one, file) != alone.shared_texts()[file]
+        if changed and one.plan.name == TRIED[1].name:
+            raise KeyboardInterrupt
+        return changed
+
+    play(monkeypatch, passes, [file])
+    told: list[str] = []
+    monkeypatch.setattr(selftest, "_ill", lambda *_: [])
+    with pytest.raises(KeyboardInterrupt):
+        self_test(
+            [subject], "cpu", "quick", 0, None, SHARED,
+            lambda outcome, kills: told.append(f"{outcome.kernel} {len(kills) > 50}"),
+        )  # fmt: skip
+    assert told == [f"{subject.plan.name} True"]
+
+
 def test_kernels_that_fail_unchanged_show_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -62,8 +62,8 @@ def verify(
             if sanitize:
                 return run.result(sanitizer.sanitize(sound, device, run.tell))
             found = run_checks(sound, device, profile, seed, run.tell, ready)
-            mutated = sound if self_test else []
-            own, kills = own_test(mutated, device, profile, seed, run.pass_on, shared)
+            given = (sound if self_test else [], device, profile, seed, run.pass_on)
+            own, kills = own_test(*given, shared, run.judged)
             return run.result([*found, *own], kills)
         except KeyboardInterrupt as stop:
             raise Interrupted(run.so_far()) from stop
@@ -79,11 +79,17 @@ class _Run:
     on_done: OnDone | None
     more: str = ""
     ended: list[Outcome] = field(default_factory=list)
+    kills: tuple[Kill, ...] = ()
 
     def tell(self, outcome: Outcome) -> None:
         """Keep what has ended, and pass it on."""
         self.ended.append(outcome)
         self.pass_on(outcome)
+
+    def judged(self, outcome: Outcome, kills: Sequence[Kill]) -> None:
+        """Keep what became of a module's mutants."""
+        self.ended.append(outcome)
+        self.kills += tuple(kills)
 
     def pass_on(self, outcome: Outcome) -> None:
         """Tell a command which check of which kernel is done."""
@@ -104,7 +110,7 @@ class _Run:
     def so_far(self) -> Verification:
         """The same of a run that was interrupted."""
         self.facts.result()["interrupted"] = "the checks that had ended"
-        return self.result(self.ended)
+        return self.result(self.ended, self.kills)
 
 
 def _require_built(specs: Sequence[Path], out: Path | None) -> None:

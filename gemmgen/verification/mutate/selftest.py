@@ -25,6 +25,7 @@ from gemmgen.verification.run.pool import run_launches, run_properties
 from gemmgen.verification.run.process import Subject
 
 OnDone = Callable[[Outcome], object]
+OnJudged = Callable[[Outcome, Sequence["Kill"]], object]
 _CHECKS = ("launches", "properties")
 _OF_LAUNCHES = "ci"
 """Whatever the profile: in fewer calls some faults are found by some seeds alone."""
@@ -71,10 +72,12 @@ def self_test(
     seed: int | None,
     on_done: OnDone | None,
     shared: Collection[str],
+    on_judged: OnJudged = lambda outcome, kills: None,
 ) -> tuple[list[Outcome], tuple[Kill, ...]]:
     """Verify the mutants of every kernel, and of such modules that launchers share.
 
-    Returns an outcome a module and what became of every mutant.
+    Returns an outcome a module and what became of every mutant; `on_judged` is told
+    each module as soon as all of its mutants are.
     """
     verified = {
         "properties": partial(
@@ -91,14 +94,12 @@ def self_test(
         if shared and not ill:
             every = _of_shared(folder / "shared")
             trials += [one for one in every if one.module in shared]
-        found, seconds = _found_out(trials, device, verified)
-    kills = tuple(one.kill(how, device) for one, how in zip(trials, found, strict=True))
-    judged = [
-        _judged(module, [kill for kill in kills if kill.kernel == module], device)
-        for module in dict.fromkeys(kill.kernel for kill in kills)
-    ]
-    timed = [replace(one, seconds=seconds[one.kernel]) for one in judged]
-    return ill + timed, kills
+        outcomes, known = [*ill], list[Kill]()
+        for kills, seconds in _found_out(trials, device, verified):
+            outcomes.append(replace(_judged(kills, device), seconds=seconds))
+            known += kills
+            on_judged(outcomes[-1], kills)
+    return outcomes, tuple(known)
 
 
 def _of_kernels(folder: Path, subjects: Sequence[Subject]) -> Iterator[_Trial]:
@@ -186,29 +187,39 @@ def _found_out(
     trials: Sequence[_Trial],
     device: str,
     verified: Mapping[str, Callable[..., list[Outcome]]],
-) -> tuple[list[str], dict[str, float]]:
-    """How each was found out, empty if it was not or need not be; seconds a module."""
+) -> Iterator[tuple[list[Kill], float]]:
+    """What became of each module's mutants, and in how many seconds, as it is known."""
     found = [""] * len(trials)
     seconds = {one.module: 0.0 for one in trials}
+    left = list(seconds)
     tried = [at for at, one in enumerate(trials) if not one.mutant.excuse(device)]
     for turn in count():
         tried = [at for at in tried if not found[at] and turn < len(trials[at].checks)]
+        going_on = {trials[at].module for at in tried}
+        for module in [one for one in left if one not in going_on]:
+            left.remove(module)
+            own = [
+                one.kill(how, device)
+                for one, how in zip(trials, found, strict=True)
+                if one.module == module
+            ]
+            yield own, seconds[module]
         if not tried:
-            return found, seconds
+            return
         for check in _CHECKS:
             now = [at for at in tried if trials[at].checks[turn][0] == check]
             outcomes = verified[check]([trials[at].checks[turn][1]() for at in now])
             for at, outcome in zip(now, outcomes, strict=True):
                 seconds[trials[at].module] += outcome.seconds
                 found[at] = "" if outcome.ok else outcome.status
-    raise AssertionError("every trial ends")
 
 
-def _judged(module: str, kills: list[Kill], device: str) -> Outcome:
+def _judged(kills: Sequence[Kill], device: str) -> Outcome:
+    """What the mutants of one module say of its verification."""
     survivors = [kill.mutant for kill in kills if kill.survived]
     detail = "\n".join(f"survived: {name}" for name in survivors)
     status = "failed" if survivors else "passed"
-    return Outcome(module, "self-test", device, status, detail, len(kills))
+    return Outcome(kills[0].kernel, "self-test", device, status, detail, len(kills))
 
 
 def kill_table(kills: Sequence[Kill]) -> list[dict[str, str]]:
