@@ -223,7 +223,7 @@ def test_an_interrupt_is_130(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 STOPPED = """
 import sys, threading
 from gemmgen.base import parallel
-from gemmgen.cli import main
+from gemmgen import __main__
 
 def run(function, jobs, real=parallel.run):
     parallel._cores = lambda: 2
@@ -233,11 +233,12 @@ def run(function, jobs, real=parallel.run):
         yield
 
 parallel.run = run
-sys.exit(main.main())
+sys.exit(__main__.main())
 """
 
 
-def test_control_c_ends_a_build_cleanly(home: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_control_c_ends_a_build_cleanly(home: Path, sent: signal.Signals) -> None:
     """The real signal, while workers run; nothing is written, no traceback is shown."""
     many = "\n".join(f"  - {{name: k{i}, op: linear, dtype: bf16}}" for i in range(40))
     Path("many.yaml").write_text(f"gemmgen: 1\nkernels:\n{many}\n")
@@ -252,7 +253,7 @@ def test_control_c_ends_a_build_cleanly(home: Path) -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     assert build.stdout is not None and build.stdout.readline() == "working\n"
-    build.send_signal(signal.SIGINT)
+    build.send_signal(sent)
     out, err = build.communicate()
     assert (build.returncode, out, err) == (130, "", "gemmgen: interrupted\n")
     assert not list(home.glob("generated/**/*.py"))
