@@ -1,16 +1,17 @@
 """Where the command starts: nothing is imported before a Ctrl-C can be answered.
 
-Nor before a SIGTERM, by which `timeout` and schedulers end what takes too long.
+A SIGTERM, by which `timeout` and schedulers end what takes too long, is answered alike.
 """
 
-import signal
 import sys
 
 
 def main() -> int:
     """Run one command and return its exit code."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        import signal
+
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
         from gemmgen.cli.main import main as command
 
         return command()
