@@ -193,7 +193,8 @@ def _keeps_few(bench: Bench) -> None:
     usual, alive = replace(bench.usual, n=16, k=64), []
     with few_kept(bench) as most:
         for count in range(2, 2 * most + 4):
-            facts = replace(usual, rows=(count,))
+            # Tiles are remembered for eight numbers of rows at a time.
+            facts = replace(usual, rows=(8 * count,))
             alive.append(bench.call(facts))
             bench.judge(
                 facts, alive[-1], bench.perform(bench.launcher, facts, alive[-1]), []

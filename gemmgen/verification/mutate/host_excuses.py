@@ -88,6 +88,8 @@ _SAME: dict[str, tuple[_Same, ...]] = {
         ),
     ),
     "_runtime/table.py": (
+        _Same("always taken", "MOST_ROWS", _ANEW),
+        _Same("statement dropped", "super().__init__()", _DICT),
         _Same("condition dropped", "not tile.waves or", _SLOWER, "and tile.fills("),
         _Same(
             "condition dropped",
