@@ -327,7 +327,7 @@ def test_a_hook_sees_every_launch(monkeypatch: pytest.MonkeyPatch, hook: str) ->
     runtime = SimpleNamespace(
         **{name: SimpleNamespace(calls=calls) for name, calls in hooks.items()}
     )
-    monkeypatch.setattr(replay.triton, "knobs", SimpleNamespace(runtime=runtime))
+    monkeypatch.setattr(replay, "HOOKS", runtime)
     assert right(call, a, b) == "launched"
     hooks[hook].clear()
     assert right(call, a, b) == "repeated"
@@ -392,7 +392,9 @@ def test_in_the_interpreter_nothing_is_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(launch_cache, "INTERPRETED", True)
-    assert launch_cache.launch_cache()(adding) is adding
+    call = launch_cache.launch_cache()(adding)
+    assert call.unseen is adding
+    assert {right(call, ones(4, 5), ones(4, 5)) for _ in range(4)} == {"launched"}
 
 
 def test_a_launcher_keeps_its_name_and_words() -> None:

@@ -1,6 +1,7 @@
 """A folder pinned by its descriptor: every write staged, no symbolic link followed.
 
-Its files, and those of the folders in it, go by names such as `a.py` and `below/a.py`.
+Its files, and those of folders in it, go by names such as `a.py` and `below/a.py`; at
+most two folders are inside of one another, `below/deeper/a.py`.
 It must not know what they are for.
 """
 
@@ -19,8 +20,9 @@ from pathlib import Path
 from gemmgen.base.errors import UsageError
 from gemmgen.base.files import blamed, real, shown
 
-_TEMPORARY = re.compile(r"(?:\w+/)?\.[a-z_][a-z0-9_.]*\.[0-9a-f]{16}\.gemmgen-tmp")
+_TEMPORARY = re.compile(r"(?:\w+/){0,2}\.[a-z_][a-z0-9_.]*\.[0-9a-f]{16}\.gemmgen-tmp")
 _BELOW = re.compile(r"(?!__pycache__$)[a-z_][a-z0-9_]*")
+_DEEPEST = 2
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 _CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -88,26 +90,38 @@ class Folder:
 
     def _names(self) -> list[str]:
         """The files in it and in the folders in it, sorted."""
-        with blamed("read", self.path):
-            names = os.listdir(self.fd)
-        for below in filter(_BELOW.fullmatch, names[:]):
-            with blamed("read", self.path / below), suppress(FileNotFoundError):
-                found = os.stat(below, dir_fd=self.fd, follow_symlinks=False)
-                if stat.S_ISDIR(found.st_mode):
-                    inside = os.listdir(self._open(below))
-                    names += [f"{below}/{name}" for name in inside]
-        return sorted(names)
+        return sorted(self._inside(""))
+
+    def _inside(self, below: str) -> Iterator[str]:
+        """The files in a folder, and in those in it."""
+        leaves: list[str] = []
+        with blamed("read", self.path / below), suppress(FileNotFoundError):
+            leaves = os.listdir(self._open(below))
+        for leaf in leaves:
+            name = f"{below}/{leaf}" if below else leaf
+            yield name
+            shallow = _BELOW.fullmatch(leaf) and name.count("/") < _DEEPEST
+            if shallow and self._is_folder(name):
+                yield from self._inside(name)
 
     def _open(self, below: str, make: bool = False) -> int:
         """The descriptor of a folder in it, or its own if `below` is empty."""
         if not below:
             return self.fd
         if below not in self._below:
+            parent, leaf = self._open(_folder(below), make), _leaf(below)
             if make:
                 with suppress(FileExistsError):
-                    os.mkdir(below, dir_fd=self.fd)
-            self._below[below] = os.open(below, _OPEN_FOLDER, dir_fd=self.fd)
+                    os.mkdir(leaf, dir_fd=parent)
+            self._below[below] = os.open(leaf, _OPEN_FOLDER, dir_fd=parent)
         return self._below[below]
+
+    def _is_folder(self, name: str) -> bool:
+        with blamed("read", self.path / name), suppress(FileNotFoundError):
+            parent = self._open(_folder(name))
+            found = os.stat(_leaf(name), dir_fd=parent, follow_symlinks=False)
+            return stat.S_ISDIR(found.st_mode)
+        return False
 
     def _read(self, name: str) -> bytes | None:
         fd = os.open(_leaf(name), _OPEN_FILE, dir_fd=self._open(_folder(name)))
@@ -148,11 +162,13 @@ class Folder:
 
     def _prune(self, names: Iterable[str]) -> None:
         """Remove the folders of these files that hold nothing but Python's cache."""
-        for below in dict.fromkeys(filter(None, map(_folder, names))):
+        folders = {_folder(name) for name in names}
+        folders |= {_folder(folder) for folder in folders}
+        for below in sorted(folders - {""}, reverse=True):
             with suppress(OSError):
                 if set(os.listdir(self._open(below))) <= {_CACHE}:
                     self._forget(below)
-                    os.rmdir(below, dir_fd=self.fd)
+                    os.rmdir(_leaf(below), dir_fd=self._open(_folder(below)))
 
     def _forget(self, below: str) -> None:
         """Remove what Python compiled of a folder's files."""

@@ -38,6 +38,7 @@ _SHARED = {
     "checks": {"Checks"},
     "dispatch": {"Launches"},
     "launch_cache": {"launch_cache"},
+    "operators.operator": {"torch_operator"},
     "device": {
         "aligned", "finishes", "load_once", "span", "span_in", "split_range",
         "sum_splits", "swizzle",
@@ -87,7 +88,10 @@ NAMES_OF_MODULES = frozenset(_BUILTINS | set(_ATTRIBUTES) | _OF_SHARED)
 """What any module may use by its plain name without defining it."""
 
 
-_DECORATORS = ("triton.jit", "triton.autotune", "gluon.jit", "launch_cache")
+_DECORATORS = (
+    *("triton.jit", "triton.autotune", "gluon.jit"),
+    *("launch_cache", "torch_operator"),
+)
 
 
 class NotAllowed(Exception):
@@ -209,7 +213,7 @@ def _check_node(node: ast.AST, known: set[str], imports: _Imports) -> None:
 
 
 def _check_decorator(node: ast.expr) -> None:
-    """`@triton.jit`, `@gluon.jit`, `@launch_cache`, or a call of them or `autotune`."""
+    """One of `_DECORATORS`, such as `@triton.jit`, or a call of one."""
     function = node.func if isinstance(node, ast.Call) else node
     if ast.unparse(function) not in _DECORATORS:
         raise _refused(node, "is no decorator of a kernel")

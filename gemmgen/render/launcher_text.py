@@ -192,6 +192,7 @@ class LauncherText:
             "checks": ["Checks"],
             "dispatch": ["Launches"],
             "launch_cache": ["launch_cache"],
+            "operators.operator": ["torch_operator"],
             "support": ["rows"] if self.row_loop else [],
         }
         beside = {name: [self._kernel(name)] for name in plan.files}

@@ -23,7 +23,15 @@ from gemmgen.render.launcher_text import LauncherText
 from gemmgen.render.meanings import NameTaken, clashes, disguised
 from gemmgen.render.names import WIDTH, line
 from gemmgen.render.origin import fingerprint
-from gemmgen.render.parts import EPILOGUE, LAUNCHER, TILES, file_of, public, stems
+from gemmgen.render.parts import (
+    EPILOGUE,
+    LAUNCHER,
+    RUNTIME,
+    TILES,
+    file_of,
+    public,
+    stems,
+)
 from gemmgen.render.schedule_text import ScheduleText
 from gemmgen.render.table_text import TableText
 from gemmgen.select.plan import Plan
@@ -103,7 +111,7 @@ def shared(file: str) -> str:
     """A module that all launchers share, the same for every folder."""
     name = file.removesuffix(".py").removesuffix(f"/{LAUNCHER}")
     head = header.head(None, header.entry_hash(name), [f"name: {name}"])
-    path = RUNTIME_SOURCES / Path(file).name
+    path = RUNTIME_SOURCES / Path(file).relative_to(RUNTIME)
     if path.exists():
         return header.seal(head + path.read_text(encoding="utf-8"))
     made = _formatted(

@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from .support import INTERPRETED
+from .support import INTERPRETED, PASS
 from .tile import TYPE_NAMES
 
 SHORT_NAMES = {getattr(torch, own): name for name, (own, _) in TYPE_NAMES.items()}
@@ -36,9 +36,12 @@ class Checks:
         The first tensor decides the device, which must be a GPU unless Triton
         interprets.
         """
+        if PASS.asked is not None:
+            PASS.asked[name] = shape, dtype
+            return torch.Size([1] * len(shape))
         if not isinstance(tensor, torch.Tensor):
             found = type(tensor).__name__
-        elif flaw := unreadable(tensor):
+        elif not PASS.dry and (flaw := unreadable(tensor)):
             raise ValueError(f"{self.kernel}: {name} must {flaw}")
         elif tensor.dtype != dtype or not fits(tensor.shape, shape):
             found = describe(tensor.shape, tensor.dtype)
@@ -50,7 +53,12 @@ class Checks:
         raise ValueError(f"{self.kernel}: {name} must be {wanted}, got {found}")
 
     def number(self, name: str, value: float) -> float:
-        """Return a number of Python or NumPy as a float, else raise ValueError."""
+        """Return a number of Python or NumPy as a float, else raise ValueError.
+
+        One that torch traces is no number yet.
+        """
+        if PASS.dry and isinstance(value, torch.SymFloat):
+            return value
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             found = type(value).__name__
             raise ValueError(f"{self.kernel}: {name} must be a float, got {found}")
@@ -121,11 +129,14 @@ def check_device(
     if wanted is not None:
         if found != wanted:
             raise ValueError(f"{kernel}: {name} must be on {wanted}, got {found}")
+    elif PASS.dry and found.type == "meta":
+        return
     elif not INTERPRETED and found.type != "cuda":
         raise ValueError(f"{kernel}: {name} must be on a GPU, got {found}")
     elif found.type not in ("cuda", "cpu"):
         raise ValueError(f"{kernel}: {name} must be on a GPU or CPU, got {found}")
-    if INTERPRETED and tensor.dtype == torch.bfloat16 and not interprets_bf16():
+    bf16 = INTERPRETED and tensor.dtype == torch.bfloat16 and not PASS.dry
+    if bf16 and not interprets_bf16():
         raise ValueError(
             f"{kernel}: {name} must not be bf16 in Triton's interpreter, which gets "
             "its products wrong; `gemmgen verify --cpu` runs kernels in a mended one"
@@ -134,7 +145,7 @@ def check_device(
 
 def check_gradient(kernel: str, name: str, tensor: torch.Tensor) -> None:
     """Raise ValueError for a tensor whose gradient somebody counts on."""
-    if tensor.requires_grad and torch.is_grad_enabled():
+    if tensor.requires_grad and torch.is_grad_enabled() and not PASS.dry:
         raise ValueError(
             f"{kernel}: {name} must not require a gradient, which {kernel} does not "
             f"compute: call it under torch.no_grad(), or pass {name}.detach()"

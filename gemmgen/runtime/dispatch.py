@@ -13,7 +13,7 @@ import torch
 
 from .launch import Block, Launch
 from .replay import run
-from .support import index_dtype, row_divisibility
+from .support import PASS, index_dtype, row_divisibility
 from .table import GRIDS, Grid, one_a_raced_tile, one_a_tile, select
 from .tile import CONSTANTS, KERNELS, Tile, stride_name
 
@@ -134,5 +134,6 @@ class Launches:
         return (given[at] for at, *_ in self.arguments[schedule].blocks)
 
     def run(self, *given: Any) -> None:
-        """Launch it."""
-        run(self.launch(*given))
+        """Launch it, unless that is not what the launcher is called for."""
+        if not PASS.dry:
+            run(self.launch(*given))

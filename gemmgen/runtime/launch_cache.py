@@ -2,12 +2,12 @@
 
 One that is called again with tensors of the same signature decides nothing anew: it
 makes its results and repeats its launch for the new addresses. What it decides for
-another number of rows comes from its family.
+another number of rows comes from its family. What torch has to see it is handed: where
+the launcher is an operator too, its own; else a launcher refuses it.
 """
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar
 
@@ -16,14 +16,22 @@ import torch
 from .families import Family, Latest, Warmed, warm_up
 from .launch import Launch, addresses_of
 from .packed import Compiled, likenesses
-from .repeats import Repeat, but_for_rows, harmless, overlaps
+from .repeats import Repeat, but_for_rows, harmless, looked_at, overlaps, several
 from .replay import hooked, replaying
-from .support import INTERPRETED
+from .support import (
+    DUAL,
+    INTERPRETED,
+    autocast,
+    moded,
+    overridden,
+    profiled,
+    transformed,
+    watched,
+)
 from .table import RECORD
 
 MOST_FAMILIES = 1024  # that a launcher remembers
 MOST_CALLS = 1024  # and calls that write what they are given
-PLAIN = (torch.Tensor, torch.nn.Parameter)  # types whose memory is what it seems
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -33,6 +41,9 @@ class Cached(Protocol[P, R]):
     """A launcher that remembers its calls."""
 
     by_row: tuple[str, ...]
+    memory: "Memory"
+    unseen: Callable[..., Any]
+    """The same, of which torch need not know."""
 
     def __call__(self, *inputs: P.args, **named: P.kwargs) -> R:
         """Launch."""
@@ -55,10 +66,10 @@ def launch_cache(*by_row: str) -> Callable[[Callable[P, R]], Cached[P, R]]:
     def cached(launcher: Callable[P, R]) -> Cached[P, R]:
         *names, _ = inspect.signature(launcher).parameters
         memory = Memory(launcher, [names.index(name) for name in by_row])
-        made: Any = launcher
-        if not INTERPRETED:
-            made = functools.wraps(launcher)(calling(launcher, names, memory))
-        made.by_row = by_row
+        kind = interpreting if INTERPRETED else calling
+        made: Any = functools.wraps(launcher)(kind(launcher, names, memory, True))
+        made.unseen = kind(launcher, names, memory, False)
+        made.by_row, made.memory = by_row, memory
         made.warmup = functools.partial(memory.warm_up, made)
         return made
 
@@ -66,12 +77,22 @@ def launch_cache(*by_row: str) -> Callable[[Callable[P, R]], Cached[P, R]]:
 
 
 def calling(
-    launcher: Callable[..., Any], names: Sequence[str], memory: "Memory"
+    launcher: Callable[..., Any], names: Sequence[str], memory: "Memory", seen: bool
 ) -> Callable[..., Any]:
-    """Return a function that calls a launcher, or repeats what it did before."""
-    count, calls, latest = len(names), memory.calls, memory.latest
+    """Return a function that calls a launcher, or repeats what it did before.
+
+    One that is `seen` hands what torch has to see to `memory.handed`.
+    """
+    count, latest = len(names), memory.latest
 
     def remembering(*inputs: Any, out: Any = None, **named: Any) -> Any:
+        if seen and (
+            tracing()
+            or overridden(inputs)
+            or DUAL._current_level >= 0
+            or (out is None and profiled())
+        ):
+            return memory.handed(*inputs, out=out, **named)
         if named or len(inputs) != count:
             ordered = in_order(names, inputs, named)
             if ordered is None:  # the launcher says what is wrong
@@ -88,20 +109,23 @@ def calling(
                     returned = family.call(leading, addresses)
                     if returned is not None:
                         return returned
-        try:
-            key, addresses = looked_at(inputs, out)
-        except (AttributeError, OverflowError, RuntimeError, TypeError):
-            return launcher(*inputs, out=out)  # no plain tensors: it says which
-        if out is None:
-            return memory.made(key, addresses, inputs)
-        repeat = calls.get(key)
-        if repeat is None or repeat.device != current_device() or hooked():
-            return memory.given(key, inputs, out)
-        if not harmless(repeat.overlaps, addresses):
-            return launcher(*inputs, out=out)
-        return repeat.launch(addresses, out)
+        return memory.otherwise(inputs, out, seen)
 
     return remembering
+
+
+def interpreting(
+    launcher: Callable[..., Any], names: Sequence[str], memory: "Memory", seen: bool
+) -> Callable[..., Any]:
+    """Return what hands over as `calling` does, and remembers nothing."""
+
+    def handing(*inputs: Any, out: Any = None, **named: Any) -> Any:
+        every = (*inputs, *named.values())
+        if tracing() or watched(every) or (out is None and profiled()):
+            return memory.handed(*inputs, out=out, **named)
+        return launcher(*inputs, out=out, **named)
+
+    return handing if seen else launcher
 
 
 def in_order(
@@ -114,47 +138,37 @@ def in_order(
     return (*inputs, *ordered)
 
 
-def looked_at(
-    inputs: Sequence[Any], out: Any = None
-) -> tuple[tuple, list[int | float]]:
-    """Return all of the arguments that may change what is launched, and `addresses_of`.
-
-    In one pass, for every call takes it. Of a number the sign is enough: else
-    `Arguments` would find 0.0 for -0.0.
-    """
-    key: list[Any] = [torch.is_grad_enabled(), type(out)]
-    addresses: list[int | float] = []
-    for one in inputs if out is None else (*inputs, *several(out)):
-        if type(one) in PLAIN:
-            address = one.data_ptr()
-            key += (one.shape, one.stride(), one.dtype, one.get_device(), address & 15)
-            key += (one.requires_grad, one.is_neg())
-            addresses.append(address)
-        elif type(one) in (float, int):
-            number = float(one)
-            key.append(math.copysign(1.0, number))
-            addresses.append(number)
-        else:
-            raise TypeError
-    return tuple(key), addresses
-
-
-def several(out: Any) -> Sequence[Any]:
-    """Return the results as a sequence, also if there is one."""
-    return out if isinstance(out, (tuple, list)) else (out,)
-
-
 class Memory:
     """What a launcher remembers: families of calls, and calls into given results."""
 
     def __init__(self, launcher: Any, by_row: Sequence[int]) -> None:
         """Remember nothing yet; `by_row` are the places of arguments with rows."""
         self.launcher = launcher
+        self.handed = launcher  # its operator's way in, where it is one
         self.by_row = by_row
         self.calls: dict[tuple, Repeat] = {}
         self.once: set[int] = set()  # hashes: thousands of keys slow collections down
         self.families: dict[Any, Family] = {}
         self.latest = Latest()
+
+    def otherwise(self, inputs: Sequence[Any], out: Any, seen: bool) -> Any:
+        """Make a call of none of the latest families, which torch can tell."""
+        try:
+            key, addresses = looked_at(inputs, out)
+        except (AttributeError, OverflowError, RuntimeError, TypeError):
+            key = ()  # no plain tensors: the launcher says which
+        if seen and (not key or moded() or autocast() or transformed()):
+            return self.handed(*inputs, out=out)
+        if not key:
+            return self.launcher(*inputs, out=out)
+        if out is None:
+            return self.made(key, addresses, inputs)
+        repeat = self.calls.get(key)
+        if repeat is None or repeat.device != current_device() or hooked():
+            return self.given(key, inputs, out)
+        if not harmless(repeat.overlaps, addresses):
+            return self.launcher(*inputs, out=out)
+        return repeat.launch(addresses, out)
 
     def made(self, key: tuple, addresses: list, inputs: Any) -> Any:
         """Call the launcher, or do what its family tells, and remember what it did.
@@ -257,6 +271,8 @@ def repeating(
 
     return Repeat(launch.device.index, repeat, overlaps(inputs, results))
 
+
+tracing = torch.compiler.is_dynamo_compiling
 
 # What torch.cuda.current_device asks once it has seen that CUDA is initialized.
 current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)

@@ -15,11 +15,47 @@ import torch
 from .checks import extent
 from .support import steps
 
+PLAIN = (torch.Tensor, torch.nn.Parameter)  # types whose memory is what it seems
 ALIGNED = 16  # bytes, on which the allocator puts whatever is no view
 
 Alike = Callable[..., bool]
 Shape = tuple[int, ...]
 Leading = int | Shape  # of the results: the rows, or several sizes
+
+
+def looked_at(
+    inputs: Sequence[Any], out: Any = None
+) -> tuple[tuple, list[int | float]]:
+    """Return all of the arguments that may change what is launched, and `addresses_of`.
+
+    In one pass, for every call takes it. Of a number the sign is enough: else
+    `Arguments` would find 0.0 for -0.0. TypeError for what is no plain tensor, or for
+    one whose gradient is asked for.
+    """
+    graded = torch.is_grad_enabled()
+    key: list[Any] = [graded, type(out)]
+    addresses: list[int | float] = []
+    for one in inputs if out is None else (*inputs, *several(out)):
+        if type(one) in PLAIN:
+            address = one.data_ptr()
+            key += (one.shape, one.stride(), one.dtype, one.get_device(), address & 15)
+            learning = one.requires_grad
+            if learning and graded:
+                raise TypeError
+            key += (learning, one.is_neg())
+            addresses.append(address)
+        elif type(one) in (float, int):
+            number = float(one)
+            key.append(math.copysign(1.0, number))
+            addresses.append(number)
+        else:
+            raise TypeError
+    return tuple(key), addresses
+
+
+def several(out: Any) -> Sequence[Any]:
+    """Return the results as a sequence, also if there is one."""
+    return out if isinstance(out, (tuple, list)) else (out,)
 
 
 def but_for_rows(

@@ -29,6 +29,7 @@ from .packed import (
 from .support import INTERPRETED, compute_capability, on_device
 from .table import RECORD
 
+HOOKS = triton.knobs.runtime  # which has them
 UNUSED = 0, 0  # in place of a workspace, where K comes in one part
 MOST_ARGUMENTS = 64  # streams and addresses whose arguments a launch keeps
 
@@ -239,5 +240,4 @@ def repeats(
 
 def hooked() -> bool:
     """Return whether somebody, such as a profiler, wants to know of launches."""
-    runtime = triton.knobs.runtime
-    return bool(runtime.launch_enter_hook.calls or runtime.launch_exit_hook.calls)
+    return bool(HOOKS.launch_enter_hook.calls or HOOKS.launch_exit_hook.calls)

@@ -8,13 +8,80 @@ import functools
 import itertools
 import math
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
 INTERPRETED = triton.knobs.runtime.interpret
+
+
+# What calls ask torch: whether it is told of functions that arguments are passed to, of
+# operators, in C; whether autocast, torch.func or a profiler is on.
+overridden = torch.overrides.has_torch_function
+moded = torch._C._len_torch_dispatch_stack
+autocast = torch._C._is_any_autocast_enabled
+transformed = torch._C._are_functorch_transforms_active
+profiled = getattr(torch.autograd, "_profiler_enabled", bool)
+# Where the level of forward derivatives is, -1 outside of any.
+DUAL: Any = torch.autograd.forward_ad
+if not hasattr(DUAL, "_current_level"):
+    DUAL = SimpleNamespace(_current_level=-1)
+
+
+class Pass(threading.local):
+    """Whether this thread goes through launchers for what they say alone.
+
+    When `dry`, they check their arguments and make their results, which may have no
+    memory, and launch nothing. What is `asked` of tensors, shape and dtype by name, is
+    noted, if that is a dict, and nothing is checked.
+    """
+
+    dry = False
+    asked: dict[str, tuple[Sequence, torch.dtype]] | None = None
+
+
+PASS = Pass()
+
+
+@contextlib.contextmanager
+def dry(asked: dict[str, Any] | None = None) -> Iterator[None]:
+    """Launch nothing that this thread calls; note what is `asked` of its tensors."""
+    before = PASS.dry, PASS.asked
+    PASS.dry, PASS.asked = True, asked
+    try:
+        yield
+    finally:
+        PASS.dry, PASS.asked = before
+
+
+def watched(arguments: Sequence[Any]) -> bool:
+    """Return whether torch has to see a call, so that it must be an operator's.
+
+    For a mode, a transform of torch.func, autocast, derivatives, or a subclass.
+    """
+    if overridden(arguments) or DUAL._current_level >= 0:
+        return True
+    if moded() or autocast() or transformed():
+        return True
+    graded = torch.is_grad_enabled()
+    return any(
+        (graded and one.requires_grad) or is_wrapped(one)
+        for one in arguments
+        if isinstance(one, torch.Tensor)
+    )
+
+
+def is_wrapped(tensor: torch.Tensor) -> bool:
+    """Return whether it is one of torch.func's, or of a class that acts by itself."""
+    own = type(tensor).__torch_dispatch__
+    return own is not torch.Tensor.__torch_dispatch__ or bool(
+        torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    )
 
 
 @functools.cache
@@ -72,8 +139,11 @@ def rows(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     """Cut tensors [..., columns] of the same leading sizes into matrices, uncopied.
 
     The last leading axes are flattened as far as every tensor's strides allow; one
-    group of matrices is given for each index of the others.
+    group of matrices is given for each index of the others. There are none where
+    nothing is launched.
     """
+    if PASS.dry:
+        return
     leading = tensors[0].shape[:-1]
     if len(leading) == 1:
         yield tensors
