@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.flop_counter import register_flop_formula
 
-from ..checks import Checks, check_gradient, describe, fits
+from ..checks import Checks, check_gradient, fits
 from ..dispatch import Launches
 from ..launch_cache import tracing
 from ..repeats import several
@@ -86,9 +86,8 @@ class Operator:
         for at, (one, target) in enumerate(zip(results, targets, strict=True)):
             name = f"out[{at}]" if several_asked else "out"
             if target.dtype != one.dtype or not fits(target.shape, tuple(one.shape)):
-                wanted = describe(one.shape, one.dtype)
-                found = describe(target.shape, target.dtype)
-                raise ValueError(f"{self.kernel}: {name} must be {wanted}, got {found}")
+                what = "have the result's shape and dtype"  # no sizes, while traced
+                raise ValueError(f"{self.kernel}: {name} must {what}")
             check_gradient(self.kernel, name, target)
             target.copy_(one)
         return out
@@ -131,7 +130,12 @@ class Operator:
         """The shape and dtype that the launcher asks of each tensor."""
         found: dict[str, tuple[Sequence, torch.dtype]] = {}
         with dry(found):
-            self.checked(*(torch.empty(0, device="meta") for _ in self.names))
+            self.checked(
+                *(
+                    torch.empty(0, device="meta") if str(one.type) == "Tensor" else 0.0
+                    for one in self.overload._schema.arguments
+                )
+            )
         return found
 
     def cast(self, kind: str, *inputs: Any) -> Any:
