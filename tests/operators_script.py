@@ -23,8 +23,9 @@ from torch.utils.flop_counter import FlopCounterMode
 import generated
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.cases.cases import Case, numbers
-from gemmgen.verification.example.one_example import framed_inputs
+from gemmgen.verification.example.one_example import Wrong, framed_inputs
 from gemmgen.verification.interpret import interpreter
+from gemmgen.verification.run.operators import check_operator
 from generated import (
     gemm_nn_bf16_alpha_beta,
     gemm_nn_fp32,
@@ -459,6 +460,110 @@ def vmap_of_rows_is_one_call() -> None:
         assert called == 4
     finally:
         operator.launch = before
+
+
+# -- what verify checks of a kernel's operator -----------------------------------------
+
+
+def later(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, with each number of the result larger."""
+
+    def wrong(*inputs: Any) -> Any:
+        returned = call(*inputs)
+        if isinstance(returned, Tensor):
+            return returned + 1
+        return returned[0] + 1, returned[1]
+
+    return wrong
+
+
+def turned(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, with a result that is stored the other way round."""
+
+    def wrong(*inputs: Any) -> Any:
+        return call(*inputs).mT.contiguous().mT
+
+    return wrong
+
+
+def doubled(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The same, in fp64."""
+    return lambda *inputs: call(*inputs).double()
+
+
+def direct(operator: Any) -> Callable[..., Any]:
+    """What launches whatever the operator has to do first."""
+    return lambda *inputs: operator.launch(*inputs[-len(operator.names) :])
+
+
+def detached(operator: Any) -> Callable[..., Any]:
+    """What takes gradients for none."""
+
+    def wrong(keys: Any, *inputs: Any) -> Any:
+        with torch.no_grad():
+            return before(keys, *inputs)
+
+    before = operator.graded
+    return wrong
+
+
+def mended(operator: Any, attribute: str) -> None:
+    """Take a fault back: what is set on an operator, or stands for a method."""
+    if attribute == "launch":
+        operator.launch = generated.gemm_nt_fp16.unseen
+    else:
+        delattr(operator, attribute)
+
+
+FAULTS: dict[str, Callable[[Any], tuple[str, Any]]] = {
+    "launches otherwise": lambda one: ("launch", later(one.launch)),
+    "stores otherwise": lambda one: ("launch", turned(one.launch)),
+    "fakes other strides": lambda one: ("fake", turned(one.fake)),
+    "fakes another type": lambda one: ("fake", doubled(one.fake)),
+    "fakes by launching": lambda one: ("fake", one.launch),
+    "leaves gradients out": lambda one: ("graded", detached(one)),
+    "leaves tangents out": lambda one: ("refuse_tangents", lambda _: None),
+    "casts nothing": lambda one: ("cast", direct(one)),
+    "maps to others": lambda one: ("batched", later(one.batched)),
+    "counts one operation a product": lambda one: (
+        "flops", lambda *shapes, **_: int(shapes[0].numel() * shapes[1][0])
+    ),
+}  # fmt: skip
+
+
+@case
+def verify_finds_faults_of_operators() -> None:
+    """In a kernel whose operator passes as it stands."""
+    (plan,) = [one for one in load(SPEC) if one.name == "gemm_nt_fp16"]
+    launcher = generated.gemm_nt_fp16
+    assert check_operator(plan, launcher, CPU)
+    operator = launcher.operator
+    for name, fault in FAULTS.items():
+        attribute, wrong = fault(operator)
+        setattr(operator, attribute, wrong)
+        try:
+            check_operator(plan, launcher, CPU)
+        except Exception:  # as for `verify`, to which all of them are faults
+            continue
+        finally:
+            mended(operator, attribute)
+        raise AssertionError(f"not found: {name}")
+    assert check_operator(plan, launcher, CPU)
+
+
+@case
+def verify_finds_launchers_that_do_not_enter() -> None:
+    (plan,) = [one for one in load(SPEC) if one.name == "gemm_nt_fp16"]
+    launcher, before = generated.gemm_nt_fp16, generated.gemm_nt_fp16.memory.handed
+    launcher.memory.handed = launcher.__wrapped__
+    try:
+        check_operator(plan, launcher, CPU)
+    except Wrong as wrong:
+        assert "a mode was told of" in str(wrong), wrong
+    else:
+        raise AssertionError("not found")
+    finally:
+        launcher.memory.handed = before
 
 
 def main() -> None:
