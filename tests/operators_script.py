@@ -7,9 +7,12 @@ mended for bf16. Prints a name and what went wrong, or nothing, both as Python h
 import sys
 import traceback
 from collections.abc import Callable
+from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._dynamo.testing import CompileCounter, CompileCounterWithBackend
@@ -338,6 +341,22 @@ def a_subclass_decides_for_itself() -> None:
     assert type(two) is TwoTensor
     assert torch.equal(two.a, study_linear(X, W))
     assert torch.equal(two.b, study_linear(2 * X, W))
+
+
+@case
+def numbers_of_any_kind_are_taken() -> None:
+    a, b, c = brains(3, 4), brains(4, 5), brains(3, 5)
+    wanted = gemm_nn_bf16_alpha_beta(a, b, 0.5, 2.0, c)
+    for half in (0.5, np.float32(0.5), np.float64(0.5), Fraction(1, 2)):
+        with Told() as told:
+            found = gemm_nn_bf16_alpha_beta(a, b, half, beta=2, addend=c)
+        assert torch.equal(found, wanted)
+        assert told.seen == ["generated.gemm_nn_bf16_alpha_beta.default"]
+    with Told():
+        for wrong in (None, "1", True):
+            call = partial(gemm_nn_bf16_alpha_beta, a, b, wrong, 2.0, c)
+            refused(call, "gemm_nn_bf16_alpha_beta: alpha must be a float, got")
+        refused(lambda: gemm_nn_bf16_alpha_beta(a, b), "missing")
 
 
 # -- autocast ------------------------------------------------------------------------

@@ -21,6 +21,8 @@ from .registry import Slot, slot_of
 
 T = TypeVar("T", bound=Callable[..., Any])
 
+# What an operator is called with; symbols are numbers that torch traces.
+PASSED = (torch.Tensor, Real, torch.SymFloat, torch.SymInt)
 AUTOCAST = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
 
 
@@ -69,7 +71,7 @@ class Operator:
         """
         if not tracing():
             every = (*inputs, *named.values())
-            readable = all(isinstance(one, (torch.Tensor, Real)) for one in every)
+            readable = all(isinstance(one, PASSED) for one in every)
             entered = watched(every) or (out is None and profiled())
             if not (readable and entered):
                 return self.checked(*inputs, out=out, **named)
@@ -98,7 +100,10 @@ class Operator:
             return self.checked(*inputs)
 
     def graded(self, keys: Any, *inputs: Any) -> Any:
-        """Compute what gradients are asked of, or refuse; else launch."""
+        """Compute what gradients are asked of, or refuse; else launch.
+
+        Here is where the autograd formula of a kernel that has one is entered.
+        """
         tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
         if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
             if self.backward is not None:
@@ -199,7 +204,8 @@ def item(one: Any, dim: int | None, at: int) -> Any:
 
 def number(one: Any) -> Any:
     """Return one of NumPy's as Python's, which torch asks for."""
-    return one if isinstance(one, (torch.Tensor, float, int)) else float(one)
+    kept = not isinstance(one, Real) or isinstance(one, (float, int))
+    return one if kept else float(one)
 
 
 def castable(one: Any, kind: str) -> bool:
