@@ -330,6 +330,7 @@ def test_a_hook_sees_every_launch(monkeypatch: pytest.MonkeyPatch, hook: str) ->
         **{name: SimpleNamespace(calls=calls) for name, calls in hooks.items()}
     )
     monkeypatch.setattr(replay, "HOOKS", runtime)
+    monkeypatch.setattr(launch_cache, "HOOKS", runtime)
     assert right(call, a, b) == "launched"
     hooks[hook].clear()
     assert right(call, a, b) == "repeated"

@@ -17,7 +17,7 @@ from .families import Family, Latest, Warmed, warm_up
 from .launch import Launch, addresses_of
 from .packed import Compiled, likenesses
 from .repeats import Repeat, but_for_rows, harmless, looked_at, overlaps, several
-from .replay import hooked, replaying
+from .replay import HOOKS, hooked, replaying
 from .support import (
     DUAL,
     INTERPRETED,
@@ -100,7 +100,8 @@ def calling(
             inputs = ordered
         if out is None:
             family, addresses = latest.found(inputs)
-            if family and family.device == current_device() and not hooked():
+            told = HOOKS.launch_enter_hook.calls or HOOKS.launch_exit_hook.calls
+            if family and family.device == current_device() and not told:
                 leading = family.leading(inputs)
                 again = family.repeats.get(leading)  # here, for a call less shows
                 if again:

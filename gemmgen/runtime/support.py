@@ -78,10 +78,12 @@ def watched(arguments: Sequence[Any]) -> bool:
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
     """Return whether it is one of torch.func's, or of a class that acts by itself."""
-    own = type(tensor).__torch_dispatch__
-    return own is not torch.Tensor.__torch_dispatch__ or bool(
-        torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-    )
+    kind = type(tensor)
+    if kind is not torch.Tensor:
+        own = kind.__torch_dispatch__
+        if own is not torch.Tensor.__torch_dispatch__:
+            return True
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
 @functools.cache

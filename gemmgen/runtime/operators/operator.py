@@ -16,7 +16,7 @@ from ..checks import Checks, check_gradient, fits
 from ..dispatch import Launches
 from ..launch_cache import tracing
 from ..repeats import several
-from ..support import DUAL, dry, profiled, watched
+from ..support import DUAL, dry, is_wrapped, moded, profiled, transformed, watched
 from .registry import Slot, slot_of
 
 T = TypeVar("T", bound=Callable[..., Any])
@@ -113,8 +113,9 @@ class Operator:
                     check_gradient(self.kernel, name, one)
         if DUAL._current_level >= 0:
             self.refuse_tangents(inputs)
-        if not (inputs[0].is_meta or watched(inputs)):  # as another turn costs as much
-            return self.launch(*inputs)
+        away = moded() or transformed() or tensors[0].is_meta
+        if not away and not any(map(is_wrapped, tensors)):
+            return self.launch(*inputs)  # another turn would cost as much again
         with torch._C._AutoDispatchBelowAutograd():
             below = keys & torch._C._after_autograd_keyset
             return self.overload.redispatch(below, *inputs)
