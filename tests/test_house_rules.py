@@ -29,7 +29,8 @@ GENERATED = sorted((ROOT / "generated").rglob("*.py"))
 
 # A room imports only rooms that stand before it; inside of one, modules have an order.
 ROOMS = (
-    *("base", "runtime", "tables", "hardware", "schedules.parts", "schedules", "yaml"),
+    *("base", "runtime.gradients", "runtime", "tables", "hardware"),
+    *("schedules.parts", "schedules", "yaml"),
     *("gate", "epilogue", "spec", "cost", "problem", "select", "render", "output"),
     *("explanation", "verification.basics", "verification.oracle"),
     *("verification.interpret", "verification.gluon", "verification.cases"),
@@ -283,6 +284,7 @@ def test_each_schedule_has_a_module_and_a_template() -> None:
     assert {path.stem for path in rooms.glob("*.py")} - {"__init__"} == set(SCHEDULES)
     assert len({row.order for row in SCHEDULES.values()}) == len(SCHEDULES)
     shared = {"launcher", "tiles", "epilogue", "schedule", "functions", "package"}
+    shared |= {"backward", "grad_epilogue"}
     programs = {path.name.removesuffix(".py.jinja") for path in TEMPLATES} - shared
     assert programs == {row.file for row in SCHEDULES.values()}
     assert set(GRIDS) == set(SCHEDULES)
@@ -323,7 +325,7 @@ def test_what_launchers_share_is_copied_as_it_stands(name: str) -> None:
     text = (ROOT / "generated" / name).read_text(encoding="utf-8")
     head, _, copied = text.partition('"""')
     assert all(line.startswith("#") for line in head.splitlines())
-    original = ROOT / "gemmgen" / "runtime" / Path(name).name
+    original = ROOT / "gemmgen" / "runtime" / Path(name).relative_to("_runtime")
     assert f'"""{copied}' == original.read_text(encoding="utf-8")
 
 

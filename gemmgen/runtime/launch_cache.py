@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 import torch
 
 from .families import Family, Latest, Warmed, warm_up
+from .gradients.function import Gradient
 from .launch import Launch, addresses_of
 from .packed import Compiled, likenesses
 from .repeats import Repeat, but_for_rows, harmless, overlaps
@@ -45,11 +46,14 @@ class Cached(Protocol[P, R]):
         """
 
 
-def launch_cache(*by_row: str) -> Callable[[Callable[P, R]], Cached[P, R]]:
+def launch_cache(
+    *by_row: str, gradient: Gradient | None = None
+) -> Callable[[Callable[P, R]], Cached[P, R]]:
     """Return what makes a launcher remember what it decided for a signature.
 
     The arguments `by_row`, the first of them a matrix, have a row, or a number, for
-    each row of the results: calls that differ in rows alone are decided together.
+    each row of the results: calls that differ in rows alone are decided together. A
+    call of which somebody asks the `gradient` goes through autograd.
     """
 
     def cached(launcher: Callable[P, R]) -> Cached[P, R]:
@@ -57,7 +61,11 @@ def launch_cache(*by_row: str) -> Callable[[Callable[P, R]], Cached[P, R]]:
         memory = Memory(launcher, [names.index(name) for name in by_row])
         made: Any = launcher
         if not INTERPRETED:
-            made = functools.wraps(launcher)(calling(launcher, names, memory))
+            remembering = calling(launcher, names, memory, gradient)
+            made = functools.wraps(launcher)(remembering)
+        elif gradient:
+            made = functools.wraps(launcher)(differentiated(launcher, names, gradient))
+        made.gradient = gradient
         made.by_row = by_row
         made.warmup = functools.partial(memory.warm_up, made)
         return made
@@ -66,10 +74,13 @@ def launch_cache(*by_row: str) -> Callable[[Callable[P, R]], Cached[P, R]]:
 
 
 def calling(
-    launcher: Callable[..., Any], names: Sequence[str], memory: "Memory"
+    launcher: Callable[..., Any],
+    names: Sequence[str],
+    memory: "Memory",
+    gradient: Gradient | None,
 ) -> Callable[..., Any]:
     """Return a function that calls a launcher, or repeats what it did before."""
-    count, calls, latest = len(names), memory.calls, memory.latest
+    count, latest = len(names), memory.latest
 
     def remembering(*inputs: Any, out: Any = None, **named: Any) -> Any:
         if named or len(inputs) != count:
@@ -88,20 +99,25 @@ def calling(
                     returned = family.call(leading, addresses)
                     if returned is not None:
                         return returned
-        try:
-            key, addresses = looked_at(inputs, out)
-        except (AttributeError, OverflowError, RuntimeError, TypeError):
-            return launcher(*inputs, out=out)  # no plain tensors: it says which
-        if out is None:
-            return memory.made(key, addresses, inputs)
-        repeat = calls.get(key)
-        if repeat is None or repeat.device != current_device() or hooked():
-            return memory.given(key, inputs, out)
-        if not harmless(repeat.overlaps, addresses):
-            return launcher(*inputs, out=out)
-        return repeat.launch(addresses, out)
+        if gradient and gradient.asked(inputs):
+            return gradient.call(remembering, inputs, out)
+        return memory.otherwise(inputs, out)
 
     return remembering
+
+
+def differentiated(
+    launcher: Callable[..., Any], names: Sequence[str], gradient: Gradient
+) -> Callable[..., Any]:
+    """Return a function that calls a launcher, through autograd if need be."""
+
+    def calling(*inputs: Any, out: Any = None, **named: Any) -> Any:
+        ordered = in_order(names, inputs, named)
+        if ordered is None or not gradient.asked(ordered):
+            return launcher(*inputs, out=out, **named)
+        return gradient.call(launcher, ordered, out)
+
+    return calling
 
 
 def in_order(
@@ -207,6 +223,21 @@ class Memory:
             launch, compiled, _ = done
             self.calls[key] = repeating(launch, compiled, inputs, several(returned))
         return returned
+
+    def otherwise(self, inputs: Any, out: Any) -> Any:
+        """Repeat a call of a signature that is known, or see whether it will be."""
+        try:
+            key, addresses = looked_at(inputs, out)
+        except (AttributeError, OverflowError, RuntimeError, TypeError):
+            return self.launcher(*inputs, out=out)  # no plain tensors: it says which
+        if out is None:
+            return self.made(key, addresses, inputs)
+        repeat = self.calls.get(key)
+        if repeat is None or repeat.device != current_device() or hooked():
+            return self.given(key, inputs, out)
+        if not harmless(repeat.overlaps, addresses):
+            return self.launcher(*inputs, out=out)
+        return repeat.launch(addresses, out)
 
     def met(self, key: tuple) -> bool:
         """Return whether a signature came before, and note that it did."""
