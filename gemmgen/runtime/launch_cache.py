@@ -100,7 +100,7 @@ def calling(
                     if returned is not None:
                         return returned
         if gradient and gradient.asked(inputs):
-            return gradient.call(remembering, inputs, out)
+            return gradient.call(remembering, names, inputs, out)
         return memory.otherwise(inputs, out)
 
     return remembering
@@ -115,7 +115,7 @@ def differentiated(
         ordered = in_order(names, inputs, named)
         if ordered is None or not gradient.asked(ordered):
             return launcher(*inputs, out=out, **named)
-        return gradient.call(launcher, ordered, out)
+        return gradient.call(launcher, names, ordered, out)
 
     return calling
 

@@ -34,21 +34,24 @@ class Gradient:
 
     def asked(self, inputs: Sequence[Any]) -> bool:
         """Return whether somebody wants the gradient of an input."""
-        return torch.is_grad_enabled() and any(
-            isinstance(one, torch.Tensor) and one.requires_grad for one in inputs
-        )
+        return torch.is_grad_enabled() and any(map(learns, inputs))
 
     def call(
-        self, launcher: Callable[..., Any], inputs: Sequence[Any], out: Any
+        self,
+        launcher: Callable[..., Any],
+        names: Sequence[str],
+        inputs: Sequence[Any],
+        out: Any,
     ) -> Any:
         """Return what the launcher returns, for autograd to differentiate.
 
         Raise ValueError for given memory, whose history autograd would not know.
         """
         if out is not None:
+            name = next(n for n, one in zip(names, inputs, strict=True) if learns(one))
             raise ValueError(
-                f"{launcher.__name__}: out must not be given where a gradient is asked "
-                "for: leave it out, or call under torch.no_grad()"
+                f"{launcher.__name__}: {name} must not require a gradient where out is "
+                "given: leave that away, or call under torch.no_grad()"
             )
         return Differentiable.apply(self, self.forward or launcher, *inputs)
 
@@ -93,6 +96,11 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         ]
         needs = ctx.needs_input_grad[2:]
         return None, None, *ctx.gradient.backward(saved, given, needs)
+
+
+def learns(value: Any) -> bool:
+    """Return whether a value is a tensor whose gradient somebody wants."""
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def is_tensor(value: Any) -> bool:
