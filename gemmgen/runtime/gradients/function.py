@@ -36,13 +36,7 @@ class Gradient:
         """Return whether somebody wants the gradient of an input."""
         return torch.is_grad_enabled() and any(map(learns, inputs))
 
-    def call(
-        self,
-        launcher: Callable[..., Any],
-        names: Sequence[str],
-        inputs: Sequence[Any],
-        out: Any,
-    ) -> Any:
+    def call(self, launcher: Any, names: Sequence[str], inputs: Any, out: Any) -> Any:
         """Return what the launcher returns, for autograd to differentiate.
 
         Raise ValueError for given memory, whose history autograd would not know.
@@ -60,15 +54,13 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
     """A call of a launcher in a graph of autograd."""
 
     @staticmethod
-    def forward(
-        ctx: Any, gradient: Gradient, launcher: Callable[..., Any], *inputs: Any
-    ) -> Any:
+    def forward(ctx: Any, gradient: Gradient, launcher: Any, *inputs: Any) -> Any:
         """Launch, and save what the backward needs."""
         returned = launcher(*inputs)
         made = returned if isinstance(returned, tuple) else (returned,)
         saved = gradient.saves(*inputs, *made)
         ctx.numbers = [None if is_tensor(one) else one for one in saved]
-        ctx.save_for_backward(*(one if is_tensor(one) else None for one in saved))
+        ctx.save_for_backward(*filter(is_tensor, saved))
         ctx.set_materialize_grads(False)
         results = made[: gradient.results]
         ctx.likes = [(one.shape, one.dtype, one.device) for one in results]
@@ -86,10 +78,8 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
             raise RuntimeError(
                 f"{ctx.kernel} has no second derivative: leave out create_graph=True"
             )
-        saved = [
-            tensor if number is None else number
-            for tensor, number in zip(ctx.saved_tensors, ctx.numbers, strict=True)
-        ]
+        tensors = iter(ctx.saved_tensors)
+        saved = [next(tensors) if one is None else one for one in ctx.numbers]
         given = [
             nothing(*like) if grad is None else grad
             for grad, like in zip(grads, ctx.likes, strict=True)
@@ -98,19 +88,17 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         return None, None, *ctx.gradient.backward(saved, given, needs)
 
 
-def learns(value: Any) -> bool:
-    """Return whether a value is a tensor whose gradient somebody wants."""
-    return isinstance(value, torch.Tensor) and value.requires_grad
-
-
 def is_tensor(value: Any) -> bool:
     """Return whether a value is no number."""
     return isinstance(value, torch.Tensor)
 
 
-def nothing(
-    shape: torch.Size, dtype: torch.dtype, device: torch.device
-) -> torch.Tensor:
+def learns(value: Any) -> bool:
+    """Return whether a value is a tensor whose gradient somebody wants."""
+    return is_tensor(value) and value.requires_grad
+
+
+def nothing(shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
     """Return the gradient of a result that nobody used: zeros, all of them one."""
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 

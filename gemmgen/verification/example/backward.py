@@ -7,7 +7,9 @@ how that lies in memory. Memory that is not written shows as NaN.
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -15,6 +17,7 @@ from torch import Tensor
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import Case, numbers
 from gemmgen.verification.cases.views import VIEWS, framed_input
+from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import (
     Call,
     Wrong,
@@ -29,6 +32,22 @@ from gemmgen.verification.oracle.reference import torch_dtype
 
 _FORMS = ("expanded", *VIEWS)
 """How the gradient of a result lies in memory: as `sum` makes it, or as any input."""
+
+
+SMALLEST = (16, 16, 16)
+"""The sides of a tile whose edges small cases meet."""
+
+
+@contextmanager
+def small_passes(module: ModuleType, on_gpu: bool) -> Iterator[None]:
+    """With passes over matrices in small tiles, so that a case has several of them.
+
+    A GPU keeps their own: there a case is as large as it takes.
+    """
+    passes = subject.runtime(module, "gradients.elementwise")
+    m, n = (passes.BLOCK_M, passes.BLOCK_N) if on_gpu else SMALLEST[:2]
+    with patch.multiple(passes, BLOCK_M=m, BLOCK_N=n):
+        yield
 
 
 def backward_cases(plan: Plan) -> Iterator[Case]:

@@ -166,22 +166,6 @@ def runtime(module: ModuleType, name: str) -> ModuleType:
     return importlib.import_module(f"{package_of(module)}.{RUNTIME}.{name}")
 
 
-SMALLEST = (16, 16, 16)
-"""The sides of a tile whose edges small cases meet."""
-
-
-@contextmanager
-def small_passes(module: ModuleType, on_gpu: bool) -> Iterator[None]:
-    """With passes over matrices in small tiles, so that a case has several of them.
-
-    A GPU keeps their own: there a case is as large as it takes.
-    """
-    passes = runtime(module, "gradients.elementwise")
-    m, n = (passes.BLOCK_M, passes.BLOCK_N) if on_gpu else SMALLEST[:2]
-    with patch.multiple(passes, BLOCK_M=m, BLOCK_N=n):
-        yield
-
-
 def package_of(module: ModuleType) -> str:
     """The name of the package that a kernel's folder is in, or the folder of that."""
     return module.__name__.partition(".")[0]

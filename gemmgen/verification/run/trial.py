@@ -22,7 +22,12 @@ from gemmgen.verification.cases.cases import (
     interpreted_cases,
 )
 from gemmgen.verification.example import subject
-from gemmgen.verification.example.backward import backward_cases, run_backward
+from gemmgen.verification.example.backward import (
+    SMALLEST,
+    backward_cases,
+    run_backward,
+    small_passes,
+)
 from gemmgen.verification.example.edge_cases import beyond, describable
 from gemmgen.verification.example.large_offsets import Far, far_call, give_back
 from gemmgen.verification.example.one_example import Call, Wrong, check_results
@@ -155,7 +160,7 @@ class Trial:
             self.worst = max(self.worst, size)
             return size
 
-        block = Block(*subject.SMALLEST)
+        block = Block(*SMALLEST)
         if self.on_gpu:
             cases = compiled_cases(self.plan, block)
         else:
@@ -163,7 +168,7 @@ class Trial:
             cases = few | interpreted_cases(self.plan, block, programs=9)
         folder = f"{self.plan.name}-backward-{self.device.type}"
         examples = max(_BACKWARDS, profile.examples)
-        with subject.small_passes(self.module, self.on_gpu):
+        with small_passes(self.module, self.on_gpu):
             for case in backward_cases(self.plan):
                 action(case)
             try_drawn(cases, action, profile, examples, number, folder)
