@@ -1,5 +1,7 @@
 """Derivatives of epilogues, against torch's own autograd in float64."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, reject, settings
@@ -80,6 +82,14 @@ def test_every_function_has_a_derivative_by_each_parameter() -> None:
     assert {name: len(row.partials) for name, row in OPS.items()} == {
         name: len(row.parameters) for name, row in OPS.items()
     }
+
+
+def test_a_function_without_a_derivative_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(OPS, "erf", replace(OPS["erf"], partials=()))
+    with pytest.raises(SpecErrors, match=r"s:8:11: erf\(…\) has no derivative"):
+        plan("erf(acc)")
 
 
 def values(kind: str, shape: tuple[int, ...], seed: int) -> torch.Tensor:

@@ -11,6 +11,7 @@ from pathlib import Path
 from gemmgen.base.errors import Mistakes, SpecError, SpecErrors
 from gemmgen.epilogue.checked import Epilogue, Statement
 from gemmgen.epilogue.expression import Name
+from gemmgen.epilogue.gradient import without_derivative
 from gemmgen.epilogue.parser import compile_epilogue
 from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.problem.backward import Backward, backward_of
@@ -259,6 +260,12 @@ class _Planner:
             return (), (Result(first, epilogue.accumulators[0], out, accumulator),)
         return operands, results
 
+    def check_gradient(self, epilogue: Epilogue) -> None:
+        """Refuse `grad` where a function has no derivative."""
+        for name in without_derivative(epilogue.statements if self.spec.grad else ()):
+            message = f"{name}(…) has no derivative: leave out grad, or the function"
+            self.fail("grad", message=message)
+
     def ordered(self, epilogue: Epilogue) -> Epilogue:
         """With operands in the order that a derived kernel is called with."""
         if self.derived is None:
@@ -283,6 +290,7 @@ class _Planner:
                     spec.epilogue, sums, result, (*taken, *kernels),
                     spec.inside_epilogue,
                 )  # fmt: skip
+                self.check_gradient(found)
                 return self.ordered(scaled(found, scaling, contraction))
             except SpecErrors as wrong:
                 self.refused.add("epilogue")
