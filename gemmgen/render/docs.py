@@ -7,6 +7,7 @@ import re
 import textwrap
 from dataclasses import dataclass
 
+from gemmgen.base.names import WIDTH
 from gemmgen.epilogue.checked import AXES, default_target
 from gemmgen.epilogue.expression import (
     Binary,
@@ -17,7 +18,6 @@ from gemmgen.epilogue.expression import (
     spell,
     substituted,
 )
-from gemmgen.render.names import WIDTH
 from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
 from gemmgen.tables.layouts import AXIS_SIZES, Matrix
@@ -35,7 +35,7 @@ class Description:
         """The resolved spec entry for the header, a line each."""
         plan = self.plan
         pairs = {
-            "name": plan.name,
+            "name": plan.folder,
             "op": plan.op,
             "dtype": self.dtype_in_spec,
             "precision": plan.precision,
@@ -48,6 +48,7 @@ class Description:
             "tiles": plan.tiles_text,
             "schedule": plan.schedule,
             "autotune": "runtime" if plan.configs else None,
+            "grad": "true" if plan.grad else None,
             "targets": f"[{', '.join(plan.targets)}]",
         }
         lines = (f"{key}: {value}" for key, value in pairs.items() if value)
@@ -68,7 +69,7 @@ class Description:
         statements = self.statements_in_spec
         if len(statements) == 1:
             operands = [one.name for one in self.plan.epilogue.operands]
-            default = default_target(OPERATIONS[self.plan.op].result, operands)
+            default = default_target(self.plan.default_result, operands)
             return statements[0].removeprefix(f"{default} = ")
         return "; ".join(statements)
 

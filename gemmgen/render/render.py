@@ -15,20 +15,27 @@ from jinja2 import FileSystemLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gemmgen.base import header
+from gemmgen.base.names import WIDTH, line
 from gemmgen.base.version import RUNTIME_SOURCES, template_root
 from gemmgen.gate.allowlist import check_module
+from gemmgen.render import parts
 from gemmgen.render.docs import Description
-from gemmgen.render.epilogue_text import EpilogueText, fast, functions
+from gemmgen.render.epilogue_text import (
+    EpilogueText,
+    GradEpilogueText,
+    fast,
+    functions,
+)
+from gemmgen.render.gradient_text import BackwardText
 from gemmgen.render.launcher_text import LauncherText
 from gemmgen.render.meanings import NameTaken, clashes, disguised
-from gemmgen.render.names import WIDTH, line
 from gemmgen.render.origin import fingerprint
 from gemmgen.render.parts import (
-    EPILOGUE,
     LAUNCHER,
     RUNTIME,
     TILES,
     file_of,
+    parts_of,
     public,
     stems,
 )
@@ -57,7 +64,7 @@ def files(plan: Plan, source: str) -> dict[str, str]:
 def _finished(plan: Plan, stem: str, raw: str) -> str:
     made = _black(raw)
     name = file_of(plan, stem)
-    check_module(ast.parse(made), name, public(plan.name, stem))
+    check_module(ast.parse(made), name, public(plan.name, stem), parts_of(plan))
     compile(made, name, "exec", dont_inherit=True)
     return header.seal(made)
 
@@ -65,7 +72,7 @@ def _finished(plan: Plan, stem: str, raw: str) -> str:
 def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
     """One file as its template has it."""
     about = Description(plan)
-    lines = about.entry if stem == LAUNCHER else [f"name: {plan.name}/{stem}"]
+    lines = about.entry if stem == LAUNCHER else [f"name: {plan.folder}/{stem}"]
     values = {
         "head": header.head(source, entry, lines),
         "plan": plan,
@@ -75,8 +82,8 @@ def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
         return _filled("launcher.py.jinja", launcher=LauncherText(plan), **values)
     if stem == TILES:
         return _filled("tiles.py.jinja", table=TableText(plan), **values)
-    if stem == EPILOGUE:
-        return _filled("epilogue.py.jinja", text=EpilogueText(plan), **values)
+    if text := _of_epilogue(plan, stem):
+        return _filled(f"{stem}.py.jinja", text=text, **values)
     own = ScheduleText(plan, stem)
     return _filled(
         "schedule.py.jinja",
@@ -84,6 +91,20 @@ def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
         text=own.kernel,
         **values,
     )
+
+
+def _of_epilogue(
+    plan: Plan, stem: str
+) -> EpilogueText | GradEpilogueText | BackwardText | None:
+    """The fragments of a file that is the same for all schedules."""
+    match stem:
+        case parts.EPILOGUE:
+            return EpilogueText(plan)
+        case parts.GRAD_EPILOGUE:
+            return GradEpilogueText(plan)
+        case parts.BACKWARD:
+            return BackwardText(plan)
+    return None
 
 
 def _check_names(plan: Plan, raw: Mapping[str, str], origin: tuple[str, str]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 import torch
 
 from .families import Family, Latest, Warmed, warm_up
+from .gradients.function import Gradient
 from .launch import Launch, addresses_of
 from .packed import Compiled, likenesses
 from .repeats import Repeat, but_for_rows, harmless, looked_at, overlaps, several
@@ -25,6 +26,7 @@ from .support import (
     moded,
     overridden,
     profiled,
+    special,
     transformed,
     watched,
 )
@@ -56,20 +58,23 @@ class Cached(Protocol[P, R]):
         """
 
 
-def launch_cache(*by_row: str) -> Callable[[Callable[P, R]], Cached[P, R]]:
+def launch_cache(
+    *by_row: str, gradient: Gradient | None = None
+) -> Callable[[Callable[P, R]], Cached[P, R]]:
     """Return what makes a launcher remember what it decided for a signature.
 
     The arguments `by_row`, the first of them a matrix, have a row, or a number, for
-    each row of the results: calls that differ in rows alone are decided together.
+    each row of the results: calls that differ in rows alone are decided together. A
+    call of which somebody asks the `gradient` goes through autograd.
     """
 
     def cached(launcher: Callable[P, R]) -> Cached[P, R]:
         *names, _ = inspect.signature(launcher).parameters
-        memory = Memory(launcher, [names.index(name) for name in by_row])
+        memory = Memory(launcher, names, by_row, gradient)
         kind = interpreting if INTERPRETED else calling
         made: Any = functools.wraps(launcher)(kind(launcher, names, memory, True))
         made.unseen = kind(launcher, names, memory, False)
-        made.by_row, made.memory = by_row, memory
+        made.by_row, made.memory, made.gradient = by_row, memory, gradient
         made.warmup = functools.partial(memory.warm_up, made)
         return made
 
@@ -110,7 +115,7 @@ def calling(
                     returned = family.call(leading, addresses)
                     if returned is not None:
                         return returned
-        return memory.otherwise(inputs, out, seen)
+        return memory.otherwise(inputs, out, seen and remembering)
 
     return remembering
 
@@ -122,9 +127,12 @@ def interpreting(
 
     def handing(*inputs: Any, out: Any = None, **named: Any) -> Any:
         every = (*inputs, *named.values())
-        if tracing() or watched(every) or (out is None and profiled()):
+        if not (tracing() or watched(every) or (out is None and profiled())):
+            return launcher(*inputs, out=out, **named)
+        ordered = None if tracing() else in_order(names, inputs, named)
+        if ordered is None:
             return memory.handed(*inputs, out=out, **named)
-        return launcher(*inputs, out=out, **named)
+        return memory.hand(handing, ordered, out)
 
     return handing if seen else launcher
 
@@ -142,24 +150,37 @@ def in_order(
 class Memory:
     """What a launcher remembers: families of calls, and calls into given results."""
 
-    def __init__(self, launcher: Any, by_row: Sequence[int]) -> None:
-        """Remember nothing yet; `by_row` are the places of arguments with rows."""
+    def __init__(
+        self,
+        launcher: Any,
+        names: Sequence[str],
+        by_row: Sequence[str],
+        gradient: Gradient | None,
+    ) -> None:
+        """Remember nothing yet; `by_row` are the arguments with rows."""
         self.launcher = launcher
         self.handed = launcher  # its operator's way in, where it is one
-        self.by_row = by_row
+        self.names, self.gradient = names, gradient
+        self.by_row = [names.index(name) for name in by_row]
         self.calls: dict[tuple, Repeat] = {}
         self.once: set[int] = set()  # hashes: thousands of keys slow collections down
         self.families: dict[Any, Family] = {}
         self.latest = Latest()
 
-    def otherwise(self, inputs: Sequence[Any], out: Any, seen: bool) -> Any:
-        """Make a call of none of the latest families, which torch can tell."""
+    def hand(self, call: Callable[..., Any], inputs: Sequence[Any], out: Any) -> Any:
+        """Hand over a call: to autograd if a gradient is all that torch has to see."""
+        if self.gradient and self.gradient.asked(inputs) and not special(inputs):
+            return self.gradient.call(call, self.names, inputs, out)
+        return self.handed(*inputs, out=out)
+
+    def otherwise(self, inputs: Sequence[Any], out: Any, seen: Any) -> Any:
+        """Make a call of none of the latest families; `seen`, if torch may be told."""
         try:
             key, addresses = looked_at(inputs, out)
         except (AttributeError, OverflowError, RuntimeError, TypeError):
             key = ()  # no plain tensors: the launcher says which
         if seen and (not key or moded() or autocast() or transformed()):
-            return self.handed(*inputs, out=out)
+            return self.hand(seen, inputs, out)
         if not key:
             return self.launcher(*inputs, out=out)
         if out is None:

@@ -62,18 +62,26 @@ def dry(asked: dict[str, Any] | None = None) -> Iterator[None]:
 def watched(arguments: Sequence[Any]) -> bool:
     """Return whether torch has to see a call, so that it must be an operator's.
 
-    For a mode, a transform of torch.func, autocast, derivatives, or a subclass.
+    For what is `special`, or a gradient.
+    """
+    graded = torch.is_grad_enabled()
+    return special(arguments) or any(
+        graded and one.requires_grad
+        for one in arguments
+        if isinstance(one, torch.Tensor)
+    )
+
+
+def special(arguments: Sequence[Any]) -> bool:
+    """Return whether torch has to see a call that no gradient is asked of.
+
+    For a mode, a transform of torch.func, autocast, forward derivatives, a subclass.
     """
     if overridden(arguments) or DUAL._current_level >= 0:
         return True
     if moded() or autocast() or transformed():
         return True
-    graded = torch.is_grad_enabled()
-    return any(
-        (graded and one.requires_grad) or is_wrapped(one)
-        for one in arguments
-        if isinstance(one, torch.Tensor)
-    )
+    return any(is_wrapped(one) for one in arguments if isinstance(one, torch.Tensor))
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:

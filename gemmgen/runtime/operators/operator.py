@@ -26,20 +26,17 @@ PASSED = (torch.Tensor, Real, torch.SymFloat, torch.SymInt)
 AUTOCAST = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
 
 
-def torch_operator(
-    launches: Launches, *, backward: Callable[..., Any] | None = None
-) -> Callable[[T], T]:
+def torch_operator(launches: Launches) -> Callable[[T], T]:
     """Return what makes a launcher `torch.ops.<package>.<name>` too, and returns it.
 
     The launcher goes on to launch by itself; calls that torch has to see, as of
-    compilation, it hands to the operator. `backward` computes the same where a gradient
-    is asked for: `apply` of a torch.autograd.Function, with the operator's arguments.
-    Without it a gradient is refused.
+    compilation, it hands to the operator. A gradient is refused unless the launcher has
+    one, and its tensors are plain.
     """
 
     def registered(launcher: Any) -> Any:
         slot, new = slot_of(launcher)
-        launcher.operator = operator = Operator(slot, launcher, launches, backward)
+        launcher.operator = operator = Operator(slot, launcher, launches)
         launcher.memory.handed = operator.enter
         slot.keep(operator)
         if new:
@@ -52,14 +49,9 @@ def torch_operator(
 class Operator:
     """What torch's dispatcher calls, for one launcher."""
 
-    def __init__(
-        self,
-        slot: Slot,
-        launcher: Any,
-        launches: Launches,
-        backward: Callable[..., Any] | None,
-    ) -> None:
-        self.overload, self.launches, self.backward = slot.overload, launches, backward
+    def __init__(self, slot: Slot, launcher: Any, launches: Launches) -> None:
+        self.overload, self.launches = slot.overload, launches
+        self.launcher, self.gradient = launcher, launcher.gradient
         self.kernel, self.by_row = launcher.__name__, launcher.by_row
         self.launch, self.checked = launcher.unseen, launcher.__wrapped__
         self.names = [one.name for one in self.overload._schema.arguments]
@@ -102,23 +94,36 @@ class Operator:
     def graded(self, keys: Any, *inputs: Any) -> Any:
         """Compute what gradients are asked of, or refuse; else launch.
 
-        Here is where the autograd formula of a kernel that has one is entered.
+        A kernel's own backward is entered for plain tensors alone: what it does between
+        its products is no operator.
         """
         tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
-        if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
-            if self.backward is not None:
-                return self.backward(*inputs)
-            for name, one in zip(self.names, inputs, strict=True):
-                if isinstance(one, torch.Tensor):
-                    check_gradient(self.kernel, name, one)
+        away = moded() or transformed() or tensors[0].is_meta
+        away = away or any(map(is_wrapped, tensors))
         if DUAL._current_level >= 0:
             self.refuse_tangents(inputs)
-        away = moded() or transformed() or tensors[0].is_meta
-        if not away and not any(map(is_wrapped, tensors)):
+        if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
+            if self.gradient is not None and not away:
+                return self.gradient.call(self.launcher, self.names, inputs, None)
+            self.refuse_gradients(inputs)
+        if not away:
             return self.launch(*inputs)  # another turn would cost as much again
         with torch._C._AutoDispatchBelowAutograd():
             below = keys & torch._C._after_autograd_keyset
             return self.overload.redispatch(below, *inputs)
+
+    def refuse_gradients(self, inputs: Sequence[Any]) -> None:
+        """Raise ValueError for an input that requires a gradient."""
+        for name, one in zip(self.names, inputs, strict=True):
+            if not isinstance(one, torch.Tensor):
+                continue
+            if self.gradient is not None and one.requires_grad:
+                raise ValueError(
+                    f"{self.kernel}: {name} must not require a gradient under "
+                    "torch.compile, a mode, torch.func or as a subclass: call "
+                    f"{self.kernel} outside of them, or under torch.no_grad()"
+                )
+            check_gradient(self.kernel, name, one)
 
     def refuse_tangents(self, inputs: Sequence[Any]) -> None:
         """Raise ValueError for an input that has a forward derivative."""

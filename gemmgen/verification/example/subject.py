@@ -126,7 +126,7 @@ def remembering(module: ModuleType, launcher: Callable[..., Any]) -> Callable[..
 
 def _own_name(module: ModuleType) -> str:
     """That of a module's launcher, too."""
-    return module.__name__.rpartition(".")[2]
+    return str(module.CHECK.kernel)
 
 
 def load(path: Path) -> ModuleType:
@@ -134,11 +134,13 @@ def load(path: Path) -> ModuleType:
 
     The folder's other kernels are left alone: one that does not import fails by itself.
     """
+    root = next(one for one in path.parents if (one / RUNTIME).is_dir())
     package = ModuleType(f"generated_{next(_numbers)}")
-    package.__path__ = [str(path.parent.parent)]
+    package.__path__ = [str(root)]
     sys.modules[package.__name__] = package
     _loaded.append(package.__name__)
-    return importlib.import_module(f"{package.__name__}.{path.parent.name}")
+    below = ".".join(path.parent.relative_to(root).parts)
+    return importlib.import_module(f"{package.__name__}.{below}")
 
 
 def part(module: ModuleType, stem: str) -> ModuleType:
@@ -161,8 +163,12 @@ def forget() -> None:
 
 def runtime(module: ModuleType, name: str) -> ModuleType:
     """One of the modules that the launchers of a kernel's folder share."""
-    folder = module.__name__.rpartition(".")[0]
-    return importlib.import_module(f"{folder}.{RUNTIME}.{name}")
+    return importlib.import_module(f"{package_of(module)}.{RUNTIME}.{name}")
+
+
+def package_of(module: ModuleType) -> str:
+    """The name of the package that a kernel's folder is in, or the folder of that."""
+    return module.__name__.partition(".")[0]
 
 
 def again(module: ModuleType) -> ModuleType:

@@ -121,6 +121,19 @@ kernels:
 """
 """Kernels that newer GPUs have no rows of their own for, one with little room left."""
 
+_TRAINED = """
+gemmgen: 1
+targets: [sm_80]
+kernels:
+  - name: trained
+    op: linear
+    dtype: fp32
+    tiles: {m: 32, n: 32, k: 32}
+    epilogue: alpha[] * gelu(acc + bias[n]) * scale[m] + residual[m, n]
+    grad: true
+"""
+"""A kernel with a backward, which uses all that such kernels share."""
+
 _CALLING = """
 gemmgen: 1
 defaults: {{dtype: fp32, tiles: {{m: 32, n: 32, k: 32}}}}
@@ -137,7 +150,13 @@ def trial_plans() -> tuple[Plan, ...]:
     first, *others = (
         plan for text in texts for plan in plans(parse(text.encode(), "self-test"))
     )
-    return first, *costed, *others
+    return first, *costed, *others, _trained()[0]
+
+
+@cache
+def _trained() -> tuple[Plan, ...]:
+    """The kernel with a backward, then those of its backward."""
+    return plans(parse(_TRAINED.encode(), "self-test"))
 
 
 def callers_of(module: str, function: str) -> tuple[tuple[Plan, str | None], ...]:
@@ -162,7 +181,10 @@ def _caller_of(function: str) -> Plan:
 
 @cache
 def _files(plan: Plan) -> Mapping[str, str]:
-    return render.files(plan, "self-test")
+    """The files of a kernel and, where it has one, of its backward's kernels."""
+    parts = _trained()[1:] if plan.grad else ()
+    every = [render.files(one, "self-test") for one in (plan, *parts)]
+    return {name: text for files in every for name, text in files.items()}
 
 
 def written(

@@ -32,7 +32,7 @@ class Entered:
         call = valid_call(plan, _CASE, device)
         values = {**call.tensors, **call.numbers}
         self.launcher: Any = launcher
-        self.names, self.device = plan.argument_names, device
+        self.names, self.device, self.grad = plan.argument_names, device, plan.grad
         self.inputs = [values[name] for name in self.names]
         self.flops = 2 * _CASE.n * _CASE.k * _CASE.m
         self.wanted = _several(launcher(*self.inputs))
@@ -166,13 +166,22 @@ def _without_memory(one: Entered) -> None:
             one.refused("fake int32", name, lambda given=given: one.overload(*given))  # type: ignore[misc]
 
 
+def _learned(one: Entered, returned: Any) -> None:
+    """Results whose gradient is asked for are in autograd's graph."""
+    if not any(result.requires_grad for result in _several(returned)):
+        raise Wrong("no result requires a gradient, though an input does")
+
+
 def _derivatives(one: Entered) -> None:
-    """None is computed, and none is left out in silence."""
+    """None is computed but a kernel's own gradient, or left out in silence."""
     calls: tuple[Any, ...] = (one.launcher, one.overload)
     for place, name, tensor in one.tensors():
         learning = one.with_other(place, tensor.detach().requires_grad_())
         for call in calls:
-            one.refused("gradient", name, lambda c=call, a=learning: c(*a))  # type: ignore[misc]
+            if one.grad:  # whose values `Trial.gradients` holds to float64
+                _learned(one, call(*learning))
+            else:
+                one.refused("gradient", name, lambda c=call, a=learning: c(*a))  # type: ignore[misc]
             with torch.no_grad():
                 one.same("without gradients", call(*learning))
         with forward_ad.dual_level():

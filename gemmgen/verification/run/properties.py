@@ -63,6 +63,8 @@ def _steps(
     if trial.file is None:  # else one is forced throughout
         yield trial.enter
         yield partial(trial.choose, number)
+        if trial.plan.backward is not None:
+            yield partial(trial.gradients, profile, number)
     for one in found:
         if isinstance(one, Pipelined):  # first, for they find most that is wrong
             yield from _always(trial, one, one.cases(trial.plan))
