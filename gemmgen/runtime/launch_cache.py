@@ -51,10 +51,9 @@ class Cached(Protocol[P, R]):
         """Launch."""
 
     def warmup(self, *inputs: Any) -> list[Warmed]:
-        """Compile all that calls need which are like this one, and have no more rows.
+        """Run to compile all that calls like this one need, of as many rows or fewer.
 
-        Returns the tiles, each with the least number of rows that takes it. The kernels
-        run, and their results are dropped.
+        Returns the tiles, each with the least number of rows that takes it.
         """
 
 
@@ -256,10 +255,7 @@ class Memory:
 
 
 def recorded(launcher: Any, inputs: Any, out: Any) -> tuple[Any, tuple | None]:
-    """Return what a launcher returns, and what it did if that can be repeated.
-
-    That is one launch of its arguments, what repeats it, and the tiles that serve.
-    """
+    """Return a launcher's results, its launch, what repeats it and tiles, if any."""
     RECORD.launches = []
     try:
         returned = launcher(*inputs, out=out)
