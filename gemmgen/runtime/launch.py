@@ -18,6 +18,10 @@ from .tile import TYPE_NAMES, Tile
 ROUNDS = "round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__
 TF32 = 11  # CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 of CUDA's driver: what rounds, otherwise
 
+# Product and sum as one instruction, rounded once: the default of Triton up to 3.9, and
+# no longer from 3.10 on.
+FUSED = {"enable_fp_fusion": True}
+
 # By torch's names of types.
 IN_TRITON = dict(TYPE_NAMES.values())
 
@@ -98,8 +102,8 @@ class Launch:
 
     @property
     def options(self) -> dict[str, int]:
-        """What Triton is told of the tile; an autotuned kernel knows by itself."""
-        return self.tile.options if self.tile else {}
+        """What Triton is told; an autotuned kernel knows its tile by itself."""
+        return FUSED | (self.tile.options if self.tile else {})
 
     @property
     def described(self) -> list[Block]:

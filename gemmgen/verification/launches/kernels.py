@@ -1,13 +1,17 @@
 """That each launch is of the kernel which it should be, for the sizes that it has."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
+
+_UNFUSED = {"TRITON_DEFAULT_FP_FUSION": "0"}
 
 
 def kernels(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -35,7 +39,7 @@ def _serves_schedules(bench: Bench) -> None:
 
 
 def _tells_tiles_apart(bench: Bench) -> None:
-    """Tiles that differ in warps or stages alone are other compiled kernels."""
+    """Tiles that differ in warps or stages are other kernels, fused by no default."""
     if bench.plan.configs:
         return
     bench.renew()
@@ -44,10 +48,12 @@ def _tells_tiles_apart(bench: Bench) -> None:
     other = first._replace(warps=first.warps ^ 12)
     call = bench.call(bench.usual)
     for tile in (first, deeper, other, first):
-        with bench.only(tile):
+        with bench.only(tile), patch.dict(os.environ, _UNFUSED):
             for one in bench.check(bench.usual, call, []).launches:
                 options = one.function.compiled.options
                 found = options["num_warps"], options["num_stages"]
+                if not options["enable_fp_fusion"]:
+                    raise Wrong("product and sum are fused by default alone")
                 if found != (tile.warps, tile.stages):
                     raise Wrong(f"{tile} is compiled for warps and stages {found}")
 
