@@ -3,6 +3,7 @@
 Everything is spelled from the plan; nothing here is kernel or launcher code.
 """
 
+import json
 import re
 import textwrap
 from dataclasses import dataclass
@@ -32,7 +33,22 @@ class Description:
 
     @property
     def entry(self) -> list[str]:
-        """The resolved spec entry for the header, a line each."""
+        """The resolved spec entry, a line a key, long ones wrapped."""
+        lines = (f"{key}: {value}" for key, value in self._pairs.items())
+        return [part for line in lines for part in _wrapped(line, WIDTH - 4)]
+
+    @property
+    def entry_in_header(self) -> list[str]:
+        """The same as one mapping of YAML in few lines, broken after keys' values."""
+        pairs = dict(self._pairs)
+        pairs["epilogue"] = json.dumps(pairs["epilogue"], ensure_ascii=False)
+        inner = [_unbroken(f"{key}: {value}") for key, value in pairs.items()]
+        lines = _wrapped(f"{{{', '.join(inner)}}}", WIDTH - 4, indent=" ")
+        return [line.replace("\0", " ") for line in lines]
+
+    @property
+    def _pairs(self) -> dict[str, str]:
+        """The keys of the resolved entry that say something, with their values."""
         plan = self.plan
         pairs = {
             "name": plan.name,
@@ -50,8 +66,7 @@ class Description:
             "autotune": "runtime" if plan.configs else None,
             "targets": f"[{', '.join(plan.targets)}]",
         }
-        lines = (f"{key}: {value}" for key, value in pairs.items() if value)
-        return [part for line in lines for part in _wrapped(line, WIDTH - 4)]
+        return {key: value for key, value in pairs.items() if value}
 
     @property
     def dtype_in_spec(self) -> str:
@@ -200,6 +215,13 @@ class Description:
 def _mapping(values: dict[str, str]) -> str:
     pairs = ", ".join(f"{key}: {value}" for key, value in values.items())
     return f"{{{pairs}}}" if pairs else ""
+
+
+def _unbroken(pair: str) -> str:
+    """A pair that wrapping leaves whole, or, if it is long, the mappings in it."""
+    if len(pair) < WIDTH - 6:
+        return pair.replace(" ", "\0")
+    return re.sub(r"\{[^{}]*\}", lambda match: match[0].replace(" ", "\0"), pair)
 
 
 def _indented(lines: list[str]) -> str:
