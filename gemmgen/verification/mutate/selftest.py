@@ -48,6 +48,8 @@ class Kill:
     family: str
     found: str
     equivalent: str
+    reached: bool = True
+    """Whether any check comes to where it is."""
 
     @property
     def survived(self) -> bool:
@@ -70,7 +72,8 @@ class _Trial:
         """What became of it."""
         mutant = self.mutant
         excuse = mutant.excuse(device)
-        return Kill(self.module, mutant.name, mutant.family, found, excuse)
+        reached = bool(self.checks)
+        return Kill(self.module, mutant.name, mutant.family, found, excuse, reached)
 
 
 def self_test(
@@ -239,8 +242,12 @@ def _found_out(
 
 def _judged(kills: Sequence[Kill], device: str) -> Outcome:
     """What the mutants of one module say of its verification."""
-    survivors = [kill.mutant for kill in kills if kill.survived]
-    detail = "\n".join(f"survived: {name}" for name in survivors)
+    survivors = [
+        f"survived: {kill.mutant}" + ", where no check comes" * (not kill.reached)
+        for kill in kills
+        if kill.survived
+    ]
+    detail = "\n".join(survivors)
     status = "failed" if survivors else "passed"
     return Outcome(kills[0].kernel, "self-test", device, status, detail, len(kills))
 
