@@ -116,7 +116,7 @@ def _anything(one: Any, known: torch.Tensor) -> bool:
 
 
 def _of_one_shape(one: Any, known: torch.Tensor) -> bool:
-    return getattr(one, "shape", None) == known.shape
+    return bool(getattr(one, "shape", None) == known.shape)
 
 
 def _of_other_rows(one: Any, known: torch.Tensor) -> bool:

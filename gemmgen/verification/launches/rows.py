@@ -119,8 +119,9 @@ def _stays_right(bench: Bench) -> None:
     ):
         _right(bench, bench.launcher, replace(bench.usual, rows=sizes, out=out))
     if OPERATIONS[bench.plan.op].leading:
-        for sizes in ((2, 32), (2, 32), (2, 32), (2, 0)):
-            _right(bench, bench.launcher, replace(bench.usual, rows=sizes))
+        bench.renew()
+        for last in (32, 32, 32, 0):
+            _right(bench, bench.launcher, replace(bench.usual, rows=(2, last)))
     for hook in ("enter", "exit"):
         bench.renew()
         for sizes in _FEW[:3]:
