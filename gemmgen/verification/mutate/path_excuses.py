@@ -43,6 +43,8 @@ PATH: dict[str, tuple[Same, ...]] = {
     ),
     "_runtime/replay.py": (
         Same("always taken", "if ready.alike.splits", SLOWER),
+        Same("never taken", "if programs[1] == 1", SLOWER),
+        Same("always taken", "if found.notes", "every Triton that is served has it"),
         Same("always taken", "MOST_ARGUMENTS", ANEW),
         Same("statement dropped", "super().__init__()", DICT),
     ),
