@@ -143,16 +143,13 @@ HOLES = {
         "strides.append([*[None] * loose, *one.stride()[loose:]])",
     ),
     "torch's comparison not doubted": Hole(
-        "repeats.py", CONDITION, "same(one) or same_but_for_rows(one)"
+        "repeats.py", CONDITION, "same_but_for_rows(one)"
     ),
     "given results not bounded": Hole(
         "launch_cache.py", "never taken", "len(self.calls) >= MOST_CALLS"
     ),
     "warm-up that is not waited for": Hole(
         "families.py", "statement dropped", "torch.cuda.synchronize(family.where)"
-    ),
-    "maps of no rows": Hole(
-        "repeats.py", CONDITION, "math.prod(leading) < min(2, len(leading))"
     ),
     "tiles in another order": Hole(
         "tile.py", "value of another key", "'GROUP_M': 'group_m'"
