@@ -271,8 +271,8 @@ def needed(family: Family, most: int) -> list[Warmed]:
     found: dict[tuple, int] = {}
     for M in range(1, most + 1):
         tile = family.tile(M)
-        if tile is not None:
-            parts = tile.splits(tile.tiles(M, N), K, sms)
-            kinds = [(size == 1, size % 16 == 0) for size in (M, parts)]
-            found.setdefault((tile, *kinds), M)
+        assert tile is not None  # for one served more rows
+        parts = tile.splits(tile.tiles(M, N), K, sms)
+        kinds = [(size == 1, size % 16 == 0) for size in (M, parts)]
+        found.setdefault((tile, *kinds), M)
     return [Warmed(M, tile) for (tile, *_), M in found.items()]

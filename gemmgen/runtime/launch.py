@@ -116,11 +116,6 @@ class Launch:
         return self.programs[1:] if self.splits else ()
 
     @property
-    def in_parts(self) -> bool:
-        """Whether K comes in more than one part, so that programs meet."""
-        return self.splits and self.programs[1] > 1
-
-    @property
     def addresses(self) -> list[int | float]:
         """Where the tensors are; numbers as they are."""
         plain = [one.matrix if isinstance(one, Block) else one for one in self.tensors]

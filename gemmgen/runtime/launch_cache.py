@@ -233,8 +233,7 @@ def recorded(launcher: Any, inputs: Any, out: Any) -> tuple[Any, tuple | None]:
     if len(launches) != 1 or launches[0][1] is None:
         return returned, None
     launch, found = launches[0]
-    passed = [float(one) if isinstance(one, int) else one for one in inputs]
-    if launch.addresses != addresses_of((*passed, *several(returned))):
+    if launch.addresses != addresses_of((*inputs, *several(returned))):
         return returned, None
     return returned, (launch, found, tiles)
 

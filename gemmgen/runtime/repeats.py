@@ -138,8 +138,7 @@ def discerning() -> bool:
     try:
         same, same_but_for_rows = compared([plain]), compared([plain], [0])
         told = not any(same(one) or same_but_for_rows(one) for one in others)
-        likes = same(torch.ones(4, 4)[:, :2]) and same_but_for_rows(more_rows)
-        return bool(told and likes and not same(more_rows))
+        return told and not same(more_rows)
     except (AttributeError, RuntimeError, TypeError, ValueError):
         return False
 

@@ -10,6 +10,7 @@ from unittest.mock import patch
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
+from gemmgen.verification.stand_in.record import named
 
 _UNFUSED = {"TRITON_DEFAULT_FP_FUSION": "0"}
 
@@ -36,6 +37,11 @@ def _serves_schedules(bench: Bench) -> None:
                 for one in bench.check(bench.usual, call, []).launches:
                     if row.split_k > 1 and one.grid[1] != row.split_k:
                         raise Wrong(f"{row.split_k} parts of K are {one.grid[1]}")
+                    group = named(one).get("GROUP_M", row.group_m)
+                    if group != row.group_m:
+                        raise Wrong(
+                            f"{row.group_m} rows of tiles are taken for {group}"
+                        )
 
 
 def _tells_tiles_apart(bench: Bench) -> None:
@@ -75,10 +81,10 @@ def _tells_kernels_apart(bench: Bench) -> None:
 
 
 def _tells_widths_apart(bench: Bench) -> None:
-    """Sizes of 2^31 and more are passed as what they are."""
+    """Sizes of 2^31 and more are passed as what they are, and offsets of so many."""
     for axis in ("rows", "n", "k"):
         bench.renew()
-        for size in (2**31 - 16, 2**31, 2**31 - 16, 2**31):
+        for size in (2**31 - 16, 2**31, 2**31 - 16, 2**31, 2**28):
             few: dict[str, Any] = {"rows": (16,), "n": 16, "k": 16}
             few[axis] = (size,) if axis == "rows" else size
             facts = replace(bench.usual, **few)
