@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 from gemmgen.benchmark import eager  # noqa: E402
 from gemmgen.benchmark.peers import PEERS, returning, takes_out  # noqa: E402
 from gemmgen.measurement import Problem, judge, problem  # noqa: E402
+from gemmgen.render.docs import Description  # noqa: E402
 from gemmgen.select import plan  # noqa: E402
 from gemmgen.select.plan import Plan  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402
@@ -74,6 +75,18 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", [*OPS, "where"])
+def test_a_docstring_s_formula_is_torch_s() -> None:
+    """An operand [m] meets rows in it, where torch would broadcast it along columns."""
+    kernel = linear("acc * row[m] * scale[n] + residual[m, n]")
+    given = {"x": (3, 4), "w": (5, 4), "row": (3,), "scale": (5,), "residual": (3, 5)}
+    named = {name: torch.randn(shape) for name, shape in given.items()}
+    (formula,) = Description(kernel).formula
+    found = eval(formula.removeprefix("y = "), named)
+    sums = named["x"] @ named["w"].T
+    wanted = sums * named["row"].reshape(3, 1) * named["scale"] + named["residual"]
+    torch.testing.assert_close(found, wanted)
+
+
 def test_every_function(name: str) -> None:
     found = error(linear(CALLS[name]), "torch")
     assert found is not None

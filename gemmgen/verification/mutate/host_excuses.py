@@ -90,7 +90,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
     "_runtime/table.py": (
         _Same("always taken", "MOST_ROWS", _ANEW),
         _Same("statement dropped", "super().__init__()", _DICT),
-        _Same("condition dropped", "not tile.waves or", _SLOWER, "and tile.fills("),
+        _Same("condition dropped", "not tile.waves or", _SLOWER, "elif tile.fills("),
         _Same(
             "condition dropped",
             "matrix.shape[0] == 1",
@@ -155,7 +155,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
             "condition dropped",
             "isinstance(out, (tuple, list))",
             _WORDS,
-            "if len(out) != count:",
+            "if len(out) != len(dtypes):",
         ),
         _Same(
             "sum became largest",
@@ -265,7 +265,6 @@ _SAME: dict[str, tuple[_Same, ...]] = {
             "if named or len(inputs) != count:",
             "what is in order stays so",
         ),
-        _Same("always taken", "one.is_inference()", _INFERENCE),
     ),
 }
 """By module."""
