@@ -1,4 +1,7 @@
-"""The choice of a tile among those of a table, and how many programs it takes."""
+"""The choice of a tile among those of a table, and how many programs it takes.
+
+Rows come from times measured on a GPU, or from the generator's cost model, "the model".
+"""
 
 import functools
 import threading
