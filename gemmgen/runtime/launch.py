@@ -53,7 +53,7 @@ class Block(NamedTuple):
         return [box and self.descriptor(box, in_gluon) for box in self.boxes]
 
     def descriptor(self, box: tuple[int, ...], in_gluon: bool) -> Any:
-        """Return that of one box."""
+        """Return the descriptor of one box: its rows and columns, in elements."""
         shape = list(box)
         rounding = {"round_f32_to_tf32": True} if self.to_tf32 and ROUNDS else {}
         if not in_gluon:

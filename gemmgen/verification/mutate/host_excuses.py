@@ -62,7 +62,7 @@ _SAME: dict[str, tuple[Same, ...]] = {
     "_runtime/table.py": (
         Same("always taken", "MOST_ROWS", ANEW),
         Same("statement dropped", "super().__init__()", DICT),
-        Same("condition dropped", "not tile.waves or", SLOWER, "and tile.fills("),
+        Same("condition dropped", "not tile.waves or", SLOWER, "elif tile.fills("),
         Same(
             "condition dropped",
             "matrix.shape[0] == 1",
@@ -128,7 +128,7 @@ _SAME: dict[str, tuple[Same, ...]] = {
             "condition dropped",
             "isinstance(out, (tuple, list))",
             _WORDS,
-            "if len(out) != count:",
+            "if len(out) != len(dtypes):",
         ),
         Same(
             "sum became largest",
