@@ -297,4 +297,6 @@ class _Configured:
         return _Configured(self.kernel, self.meta | sides | groups)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return lambda *arguments: self.kernel[grid](*arguments, **self.meta)
+        return lambda *arguments, **options: self.kernel[grid](
+            *arguments, **options, **self.meta
+        )

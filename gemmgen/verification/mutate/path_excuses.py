@@ -1,6 +1,6 @@
 """Of what launches and remembers calls: mutants that nothing can tell, with reasons."""
 
-from gemmgen.verification.mutate.same import ANEW, DICT, INFERENCE, SLOWER, Same
+from gemmgen.verification.mutate.same import ANEW, DICT, SLOWER, Same
 
 _ONE_DTYPE = "a kernel has its dtypes for good, sides of blocks among constants"
 _NOTED = "Triton notes every kernel's descriptors, none in an empty list"
@@ -94,7 +94,6 @@ PATH: dict[str, tuple[Same, ...]] = {
             "if named or len(inputs) != count:",
             "what is in order stays so",
         ),
-        Same("always taken", "one.is_inference()", INFERENCE),
     ),
 }
 """By module."""

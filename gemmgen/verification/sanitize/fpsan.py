@@ -25,6 +25,9 @@ SINCE = "3.8"
 _SIZES = 8 * 37, 8 * 53, 8 * 67
 """M, N, K: rows of whole 16 bytes, beyond the largest tile, multiples of no side."""
 
+_TENSOR_CORE = 16
+"""The least side of a tile that it multiplies."""
+
 
 def concerns(plan: Plan) -> bool:
     """Whether a kernel has tiles that must agree."""
@@ -45,8 +48,10 @@ def cases(plan: Plan, variant: "Variant") -> Iterator["Case"]:
 class Agreement:
     """What the tiles of one kernel returned, of which each is held against the first.
 
-    Rounding to tf32 is none of the ring's operations: descriptors round unseen, where
-    pointers do so in the kernel, so each kind is held against its own.
+    Those that compute the same formula in the ring, that is. Rounding to tf32 is none
+    of its operations: descriptors round unseen, where pointers do so in the kernel. Nor
+    are three products of parts in tf32 the one of the whole, as which what needs no
+    tensor core takes it.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -57,9 +62,12 @@ class Agreement:
         self, case: "Case", variant: "Variant", results: Sequence["Tensor"]
     ) -> str:
         """How results differ from those of an earlier tile; empty if they do not."""
-        rounded = self.plan.product.mma.rounds and bool(variant.described(self.plan))
+        mma, block = self.plan.product.mma, variant.block
+        unseen = mma.rounds and bool(variant.described(self.plan))
+        whole = mma.terms > 1 and min(block.m, block.n) < _TENSOR_CORE
         kept = [one.clone() for one in results]
-        name, expected = self.first.setdefault((case, rounded), (variant.name, kept))
+        key = case, unseen, whole
+        name, expected = self.first.setdefault(key, (variant.name, kept))
         wrong = [
             f"{int(differing.sum())} of {differing.numel()} elements of {result.name}"
             for result, ours, theirs in zip(
