@@ -13,6 +13,8 @@ import argparse
 import random
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -95,6 +97,8 @@ def rows(plan: Plan, device: Device, count: int, seed: int) -> Iterator[Row]:
             tile: arguments[tile.schedule].launch(tile, shape.sizes, tensors).enter
             for tile in tiles
         }
+        with ThreadPoolExecutor() as pool:  # which compiles them side by side
+            list(pool.map(lambda call: call(), calls.values()))
         found = race(calls, device, budget_s=BUDGET_S, least_rounds=5, warm_up_s=0.01)
         times = {tile: 1e6 * timing.median for tile, timing in found.items()}
         best = min(times, key=times.__getitem__)
@@ -146,7 +150,10 @@ def main() -> None:
     parser.add_argument("--report", type=Path)
     options = parser.parse_args()
     plan = next(one for one in load(SPEC) if one.name == options.only)
-    found = list(rows(plan, Gpu(), options.count, options.seed))
+    found: list[Row] = []
+    with suppress(KeyboardInterrupt):  # what was measured is told
+        for row in rows(plan, Gpu(), options.count, options.seed):
+            found.append(row)
     text = report(plan.name, found, environment())
     print(text, end="")
     if options.report:
