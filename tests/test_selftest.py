@@ -22,6 +22,8 @@ from gemmgen.verification.run.pool import run_launches, run_properties
 from gemmgen.verification.run.process import Subject
 
 TRIED = trial_plans()[-2:]
+EVERY = frozenset(range(1000))
+"""The lines of any module."""
 Check = Callable[[str, Subject], bool]
 
 
@@ -52,6 +54,7 @@ def play(
     few = {name: text for name, text in alone.shared_texts().items() if name in files}
     monkeypatch.setattr(selftest, "shared_texts", lambda: few)
     monkeypatch.setattr(selftest, "trial_plans", lambda: TRIED)
+    monkeypatch.setattr(selftest, "lines_reached", lambda *_: EVERY)
     return asked
 
 
@@ -61,6 +64,12 @@ def text_of(subject: Subject, file: str = "") -> str:
         return (subject.folder / file).read_text(encoding="utf-8")
     files = sorted(subject.path.parent.glob("*.py"))
     return "".join(path.read_text(encoding="utf-8") for path in files)
+
+
+def faulty(subject: Subject, file: str) -> bool:
+    """Whether a shared file is a mutant: healthy kernels have one that takes notes."""
+    changed = text_of(subject, file) != alone.shared_texts()[file]
+    return changed and subject.folder.parent.parent.name != "healthy"
 
 
 @pytest.fixture
@@ -103,8 +112,7 @@ def test_what_launchers_share_is_tried_by_kernels_of_its_own(
     file, last = "_runtime/launch.py", TRIED[-1].name
 
     def passes(name: str, one: Subject) -> bool:
-        changed = text_of(one, file) != alone.shared_texts()[file]
-        return not changed or (name, one.plan.name) != ("properties", last)
+        return not faulty(one, file) or (name, one.plan.name) != ("properties", last)
 
     asked = play(monkeypatch, passes, [file])
     (outcome,), kills = self_test([], "cpu", "quick", 0, None, SHARED)
@@ -116,20 +124,46 @@ def test_what_launchers_share_is_tried_by_kernels_of_its_own(
     assert len(asked) == each * (tried + 1)
 
 
+def test_what_no_check_comes_to_survives_untried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file, last = "_runtime/launch.py", TRIED[-1].name
+    asked = play(monkeypatch, lambda name, one: True, [file])
+    line = next(
+        at for at, text in enumerate(alone.shared_texts()[file].splitlines(), 1)
+        if "if INTERPRETED or torch.cuda.is_current_stream" in text
+    )  # fmt: skip
+
+    def reached(folder: Path, name: str) -> frozenset[int]:
+        one = folder.parent.name == "launches" and folder.name == last
+        return EVERY if one else EVERY - {line}
+
+    monkeypatch.setattr(selftest, "lines_reached", reached)
+    _, some = self_test([], "cpu", "quick", 0, None, SHARED)
+    monkeypatch.setattr(selftest, "lines_reached", lambda *_: EVERY - {line})
+    before = len(asked)
+    (outcome,), none = self_test([], "cpu", "quick", 0, None, SHARED)
+    away = [one for one in none if not one.reached]
+    tried = [one for one in none if one.survived and one.reached]
+    assert away and tried and all(f"line {line} " in one.mutant for one in away)
+    assert all(one.reached for one in some)
+    assert f"survived: {away[0].mutant}, where no check comes" in outcome.detail
+    # Once each for the only check that comes to them.
+    assert len(asked) - before == before - len(away)
+
+
 def test_what_ended_before_an_interruption_is_told(
     monkeypatch: pytest.MonkeyPatch, subject: Subject
 ) -> None:
     file = "_runtime/launch.py"
 
     def passes(name: str, one: Subject) -> bool:
-        changed = text_of(one, file) != alone.shared_texts()[file]
-        if changed and one.plan.name == TRIED[1].name:
+        if faulty(one, file) and one.plan.name == TRIED[1].name:
             raise KeyboardInterrupt
-        return changed
+        return faulty(one, file) or one.folder.parent.parent.name == "healthy"
 
     play(monkeypatch, passes, [file])
     told: list[str] = []
-    monkeypatch.setattr(selftest, "_ill", lambda *_: [])
     with pytest.raises(KeyboardInterrupt):
         self_test(
             [subject], "cpu", "quick", 0, None, SHARED,

@@ -72,7 +72,8 @@ def _finished(plan: Plan, stem: str, raw: str) -> str:
 def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
     """One file as its template has it."""
     about = Description(plan)
-    lines = about.entry if stem == LAUNCHER else [f"name: {plan.folder}/{stem}"]
+    module = [f"name: {plan.folder}/{stem}"]
+    lines = about.entry_in_header if stem == LAUNCHER else module
     values = {
         "head": header.head(source, entry, lines),
         "plan": plan,

@@ -15,10 +15,18 @@ import torch
 
 from .families import Family, Latest, Warmed, warm_up
 from .gradients.function import Gradient
-from .launch import Launch, addresses_of
-from .packed import Compiled, likenesses
-from .repeats import Repeat, but_for_rows, harmless, looked_at, overlaps, several
-from .replay import HOOKS, hooked, replaying
+from .launch import addresses_of
+from .repeats import (
+    Repeat,
+    but_for_rows,
+    harmless,
+    in_order,
+    looked_at,
+    plain,
+    repeating,
+    several,
+)
+from .replay import HOOKS, hooked
 from .support import (
     DUAL,
     INTERPRETED,
@@ -50,7 +58,7 @@ class Cached(Protocol[P, R]):
     def __call__(self, *inputs: P.args, **named: P.kwargs) -> R:
         """Launch."""
 
-    def warmup(self, *inputs: Any) -> list[Warmed]:
+    def warmup(self, *inputs: Any, **named: Any) -> list[Warmed]:
         """Run to compile all that calls like this one need, of as many rows or fewer.
 
         Returns the tiles, each with the least number of rows that takes it.
@@ -136,16 +144,6 @@ def interpreting(
     return handing if seen else launcher
 
 
-def in_order(
-    names: Sequence[str], inputs: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[Any, ...] | None:
-    """Return all inputs by position; None unless those by name are what is missing."""
-    ordered = [named[name] for name in names[len(inputs) :] if name in named]
-    if len(inputs) + len(named) != len(names) or len(ordered) < len(named):
-        return None
-    return (*inputs, *ordered)
-
-
 class Memory:
     """What a launcher remembers: families of calls, and calls into given results."""
 
@@ -220,16 +218,27 @@ class Memory:
         family.keep(launch, compiled)
         return returned
 
-    def warm_up(self, call: Callable[..., Any], *inputs: Any) -> list[Warmed]:
+    def warm_up(
+        self, call: Callable[..., Any], *given: Any, **named: Any
+    ) -> list[Warmed]:
         """Call with such inputs, and with fewer rows of them, so that all is compiled.
 
         Nothing is where kernels are interpreted, or take no part in `families`.
         """
-        for _ in "ab":  # some are remembered at their second call
+        ordered = in_order(self.names, given, named)
+        if ordered is None:  # the launcher says what is wrong
+            call(*given, **named)
+            return []
+        inputs = [plain(one) for one in ordered]
+        for _ in range(2):  # some are remembered at their second call
             call(*inputs)
         if INTERPRETED:
             return []
-        like, _ = but_for_rows(looked_at(inputs)[0], inputs, self.by_row)
+        try:
+            key, _ = looked_at(inputs)
+        except (AttributeError, OverflowError, RuntimeError, TypeError):
+            return []  # such calls are never remembered
+        like, _ = but_for_rows(key, inputs, self.by_row)
         family = self.families.get(like)
         return warm_up(call, family, inputs) if family else []
 
@@ -265,29 +274,9 @@ def recorded(launcher: Any, inputs: Any, out: Any) -> tuple[Any, tuple | None]:
     if len(launches) != 1 or launches[0][1] is None:
         return returned, None
     launch, found = launches[0]
-    passed = [float(one) if isinstance(one, int) else one for one in inputs]
-    if launch.addresses != addresses_of((*passed, *several(returned))):
+    if launch.addresses != addresses_of((*inputs, *several(returned))):
         return returned, None
     return returned, (launch, found, tiles)
-
-
-def repeating(
-    launch: Launch,
-    compiled: Compiled,
-    inputs: Sequence[Any],
-    results: Sequence[torch.Tensor],
-) -> Repeat:
-    """Return what repeats a launch into other results."""
-    replay = replaying(launch, compiled, likenesses(launch, compiled))
-
-    def repeat(addresses: list[int | float], out: Any) -> Any:
-        for one in several(out):
-            if not one.is_inference():  # which has no version
-                torch.autograd.graph.increment_version(one)
-        replay(addresses)
-        return out
-
-    return Repeat(launch.device.index, repeat, overlaps(inputs, results))
 
 
 tracing = torch.compiler.is_dynamo_compiling

@@ -119,6 +119,27 @@ def shared_memory(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
 
 
+@triton.jit
+def product_of_ones(a_ptr, c_ptr, SIDE: tl.constexpr):
+    """Store A @ A in A's dtype, for A of SIDE x SIDE."""
+    offs = tl.arange(0, SIDE)[:, None] * SIDE + tl.arange(0, SIDE)[None, :]
+    a = tl.load(a_ptr + offs)
+    tl.store(c_ptr + offs, tl.dot(a, a).to(c_ptr.dtype.element_ty))
+
+
+@functools.cache
+def interprets_bf16() -> bool:
+    """Return whether Triton's interpreter multiplies bf16, and rounds to it.
+
+    No release up to 3.9 does: it multiplies the bits as if they were whole numbers.
+    """
+    # 16 a^2 lies 0.63 of the way between two numbers of bf16: it is rounded up.
+    a = torch.full((16, 16), 1 + 9 * 2**-7, dtype=torch.bfloat16)
+    c = torch.empty_like(a)
+    product_of_ones[(1,)](a, c, 16)
+    return torch.equal(c, (a.double() @ a.double()).to(torch.bfloat16))
+
+
 def on_device(device: torch.device) -> contextlib.AbstractContextManager:
     """Make the tensors' device current, since Triton launches on the current one."""
     if device.type != "cuda" or device.index == torch.cuda.current_device():
@@ -185,4 +206,5 @@ def new_on_gpu(
 
 
 # The entry of compiled graphs into the allocator, in half the time of the public one.
-empty = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", new_on_gpu)
+GUARDS = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+empty = getattr(GUARDS, "_empty_strided_cuda", new_on_gpu)

@@ -75,8 +75,10 @@ class Operator:
     def given(self, returned: Any, out: Any) -> Any:
         """Copy results into those that are given, of the same shapes and types."""
         results = several(returned)
-        checks, several_asked = Checks(self.kernel), len(results) > 1
-        targets = checks.outputs(out, len(results)) if several_asked else [out]
+        several_asked = len(results) > 1
+        if several_asked:
+            Checks(self.kernel).several("out", out, len(results))
+        targets = tuple(out) if several_asked else (out,)
         for at, (one, target) in enumerate(zip(results, targets, strict=True)):
             name = f"out[{at}]" if several_asked else "out"
             if target.dtype != one.dtype or not fits(target.shape, tuple(one.shape)):
@@ -84,7 +86,7 @@ class Operator:
                 raise ValueError(f"{self.kernel}: {name} must {what}")
             check_gradient(self.kernel, name, target)
             target.copy_(one)
-        return out
+        return targets if several_asked else out
 
     def fake(self, *inputs: Any) -> Any:
         """Return results without memory, of the sizes that the launcher makes."""

@@ -19,6 +19,7 @@ from gemmgen.render.parts import RUNTIME, file_of, stems
 from gemmgen.schedules import SCHEDULES, described
 from gemmgen.schedules.parts.tile import FALLBACK
 from gemmgen.select.plan import Plan
+from gemmgen.verification.example.configured import Configured
 from gemmgen.verification.oracle.comparison import Block
 
 _numbers = itertools.count()
@@ -49,7 +50,7 @@ class Variant:
     @property
     def raced(self) -> bool:
         """Whether it is a configuration of a kernel that is autotuned."""
-        return isinstance(self.value, _Configured)
+        return isinstance(self.value, Configured)
 
     @property
     def specialized(self) -> bool:
@@ -143,6 +144,13 @@ def load(path: Path) -> ModuleType:
     return importlib.import_module(f"{package.__name__}.{below}")
 
 
+def package(folder: Path) -> ModuleType:
+    """Import an output folder as the package that it is."""
+    name = f"generated_{next(_numbers)}"
+    _loaded.append(name)
+    return _imported(name, folder / "__init__.py", [str(folder)])
+
+
 def part(module: ModuleType, stem: str) -> ModuleType:
     """One of the other modules of a kernel's package, such as that of a schedule."""
     return importlib.import_module(f"{module.__name__}.{stem}")
@@ -175,14 +183,20 @@ def again(module: ModuleType) -> ModuleType:
     """Import a kernel's package once more, as another one of the same folder."""
     folder = module.__name__.rpartition(".")[0]
     name = f"{folder}.again_{next(_numbers)}"
+    assert module.__file__ is not None
+    return _imported(name, Path(module.__file__), list(module.__path__))
+
+
+def _imported(name: str, path: Path, folders: list[str]) -> ModuleType:
+    """Import a file under a name, with submodules from folders."""
     spec = importlib.util.spec_from_file_location(
-        name, module.__file__, submodule_search_locations=list(module.__path__)
+        name, path, submodule_search_locations=folders
     )
     assert spec is not None and spec.loader is not None
-    second = importlib.util.module_from_spec(spec)
-    sys.modules[name] = second
-    spec.loader.exec_module(second)
-    return second
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def launcher(plan: Plan, module: ModuleType) -> Callable[..., Any]:
@@ -270,24 +284,7 @@ def _configured(module: ModuleType) -> list[Variant]:
     return [
         Variant(
             Block(*(config.kwargs[f"BLOCK_{axis}"] for axis in "MNK")),
-            _Configured(kernel.fn, config.all_kwargs()),
+            Configured(kernel.fn, config.all_kwargs()),
         )
         for config in kernel.configs
     ]
-
-
-class _Configured:
-    """An autotuned kernel with its configuration settled."""
-
-    def __init__(self, kernel: Any, meta: dict[str, Any]) -> None:
-        self.kernel = kernel
-        self.meta = meta
-
-    def cut_to(self, block: Block, group_m: int) -> "_Configured":
-        """The same with a tile of other sides, and of other groups if these are."""
-        sides = {"BLOCK_M": block.m, "BLOCK_N": block.n, "BLOCK_K": block.k}
-        groups = {"GROUP_M": group_m} if group_m else {}
-        return _Configured(self.kernel, self.meta | sides | groups)
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return lambda *arguments: self.kernel[grid](*arguments, **self.meta)

@@ -21,7 +21,8 @@ class Mutant:
     """A faulty module; `equivalent` says why no test could tell it, if none can.
 
     `untried` says why none could in the interpreter, where a GPU might. `file` is that
-    of the schedules whose kernel has the fault; None if every launch may have it.
+    of the schedules whose kernel has the fault; None if every launch may have it. In a
+    module that launchers share, `place` is where it is, as `reach` has it.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Mutant:
     equivalent: str | None = None
     untried: str | None = None
     file: str | None = None
+    place: int = 0
 
     def excuse(self, device: str) -> str:
         """Why it may survive on a device; nothing if it may not."""

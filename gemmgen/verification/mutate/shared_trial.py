@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from gemmgen.output import alone
+from gemmgen.output.folder import PACKAGE
 from gemmgen.render import render
 from gemmgen.render.parts import ROLES, file_of
 from gemmgen.schedules.parts.tile import Rates
@@ -181,10 +182,12 @@ def _caller_of(function: str) -> Plan:
 
 @cache
 def _files(plan: Plan) -> Mapping[str, str]:
-    """The files of a kernel and, where it has one, of its backward's kernels."""
+    """The package, a kernel and, where it has one, its backward's kernels."""
     parts = _trained()[1:] if plan.grad else ()
-    every = [render.files(one, "self-test") for one in (plan, *parts)]
-    return {name: text for files in every for name, text in files.items()}
+    made = {PACKAGE: render.package([plan.name])}
+    for one in (plan, *parts):
+        made |= render.files(one, "self-test")
+    return made
 
 
 def written(

@@ -39,6 +39,7 @@ from gemmgen.verification.interpret.memory import OutOfBounds, Unclean
 from gemmgen.verification.oracle.comparison import Block
 from gemmgen.verification.run.memory_rules import check_in_place, check_memory_refusals
 from gemmgen.verification.run.operators import check_operator
+from gemmgen.verification.run.package import check_package
 from gemmgen.verification.run.refusals import check_refusals
 from gemmgen.verification.run.shrinking import try_drawn
 from gemmgen.verification.run.tile_choice import check_choice
@@ -184,6 +185,13 @@ class Trial:
     def backward(self, case: Case) -> float:
         """One call and its backward."""
         return run_backward(self.plan, self.launcher, case, self.device)
+
+    def bring_out(self) -> None:
+        """The kernel's name in the package of its folder."""
+        folder, name = self.path.parent.parent, self.plan.name
+        self.examples += self.attempt(
+            "the folder's package", lambda: check_package(folder, name)
+        )
 
     def choose(self, number: int) -> None:
         """Calls of the table's own choice."""
