@@ -20,6 +20,4 @@ class Configured:
         return Configured(self.kernel, self.meta | sides | groups)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return lambda *arguments, **options: self.kernel[grid](
-            *arguments, **options, **self.meta
-        )
+        return lambda *given, **more: self.kernel[grid](*given, **more, **self.meta)
