@@ -35,6 +35,7 @@ from gemmgen.verification.run.process import Subject
 from gemmgen.verification.sanitize import consan, fpsan, sanitizer, tools
 from gemmgen.verification.sanitize.child import MARK, cases
 from gemmgen.verification.sanitize.findings import FOUND, Files, of_dispatch, read
+from gemmgen.verification.sanitize.instrumented import OWN
 from gemmgen.verification.sanitize.sanitizer import Session, judged
 from gemmgen.verification.sanitize.tools import command, environment
 from tests import folders
@@ -383,7 +384,7 @@ def test_from_end_to_end_with_one_tool_that_finds(
     fake(tmp_path / "bin", f"if [ $tool = initcheck ]; then {finding}\nfi\nexit 0\n")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     told: list[str] = []
-    programs = set(tools.TOOLS) - set(tools.OWN)
+    programs = set(tools.TOOLS) - set(OWN)
     monkeypatch.setattr(sanitizer, "TOOLS", dict.fromkeys(sorted(programs)))
     found = sanitizer.sanitize(subjects, "cpu", lambda one: told.append(one.kernel))
     assert {(one.check, one.kernel): one.status for one in found} == {

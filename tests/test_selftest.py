@@ -9,17 +9,20 @@ import pytest
 
 from gemmgen.output import alone
 from gemmgen.output.folder import SHARED
+from gemmgen.render.parts import LAUNCHER
+from gemmgen.select.plan import load
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.faults.boxes import box_families
 from gemmgen.verification.faults.families import families
 from gemmgen.verification.faults.host import host_families, on_the_host
 from gemmgen.verification.mutate import host_excuses, selftest
 from gemmgen.verification.mutate.host_mutants import host_mutants, on_the_device
-from gemmgen.verification.mutate.mutants import mutated
+from gemmgen.verification.mutate.mutants import mutants, mutated
 from gemmgen.verification.mutate.selftest import Kill, kill_table, self_test
 from gemmgen.verification.mutate.shared_trial import trial_plans, written
 from gemmgen.verification.run.pool import run_launches, run_properties
 from gemmgen.verification.run.process import Subject
+from tests import folders
 
 TRIED = trial_plans()[-2:]
 EVERY = frozenset(range(1000))
@@ -201,6 +204,18 @@ def test_every_fault_of_boxes_is_made_of_a_shared_module() -> None:
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     for name, edit in box_families():
         assert any(edit(node) is not None for node in nodes), name
+
+
+def test_several_results_have_the_faults_of_one() -> None:
+    of_results = ("result ", "input not held")
+    made: dict[str, list[str]] = {}
+    for plan in load(folders.ROOT / "spec.yaml"):
+        if plan.name in ("linear_bias_gelu", "linear_gelu_aux"):
+            source = folders.text_of(plan.name, LAUNCHER)
+            found = [one.family for one in mutants(plan, LAUNCHER, source)]
+            made[plan.name] = [one for one in found if one.startswith(of_results)]
+    one, several = made.values()
+    assert sorted(several) == sorted([*one, "result of another type"])
 
 
 @pytest.mark.slow

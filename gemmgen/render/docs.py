@@ -93,17 +93,18 @@ class Description:
     @property
     def statements_in_spec(self) -> list[str]:
         """The epilogue as the language writes it, a statement each."""
-        indexes = {one.name: AXES[one.axes].text for one in self.plan.epilogue.operands}
-        return [
-            f"{one.target} = {_spelled(one.value, indexes)}"
-            for one in self.plan.epilogue.statements
-        ]
+        return self._statements(
+            {one.name: AXES[one.axes].text for one in self.plan.epilogue.operands}
+        )
 
     @property
     def statements_in_torch(self) -> list[str]:
         """The same of whole tensors, as torch broadcasts them."""
+        return self._statements(self._in_torch)
+
+    def _statements(self, after: Mapping[str, str]) -> list[str]:
         return [
-            f"{one.target} = {_spelled(one.value, self._in_torch)}"
+            f"{one.target} = {_spelled(one.value, after)}"
             for one in self.plan.epilogue.statements
         ]
 
@@ -133,23 +134,33 @@ class Description:
 
     @property
     def types(self) -> str:
+        """`bf16`, `fp16 → fp32`, `fp32 (tf32x3)`."""
+        outs = list(dict.fromkeys(result.dtype for result in self.plan.results))
+        arrow = "" if outs == [self.plan.dtype] else f" → {', '.join(outs)}"
+        return self._input_type + arrow
+
+    @property
+    def _input_type(self) -> str:
+        precision = f" ({self.plan.precision})" if self.plan.precision else ""
+        return self.plan.dtype + precision
+
+    @property
+    def _results_and_types(self) -> str:
         """`c in bf16`, `c in fp32 (tf32)`, `c in fp32, of inputs in fp16`."""
-        plan = self.plan
-        precision = f" ({plan.precision})" if plan.precision else ""
-        if all(one.dtype == plan.dtype for one in plan.results):
-            names_ = " and ".join(one.name for one in plan.results)
-            return f"{names_} in {plan.dtype}{precision}"
-        results = " and ".join(f"{one.name} in {one.dtype}" for one in plan.results)
-        return f"{results}, of inputs in {plan.dtype}{precision}"
+        results = self.plan.results
+        if all(one.dtype == self.plan.dtype for one in results):
+            return f"{' and '.join(one.name for one in results)} in {self._input_type}"
+        said = " and ".join(f"{one.name} in {one.dtype}" for one in results)
+        return f"{said}, of inputs in {self._input_type}"
 
     @property
     def module_doc(self) -> str:
         """The module's docstring: what the kernel computes."""
-        types = self.types.partition(" ")[2]
-        line = f"{self.formula[0]}, {types}."
+        types = self._results_and_types
+        line = f"{self.formula[0]}, {types.partition(' ')[2]}."
         if len(self.formula) == 1 and len(line) <= WIDTH - 6:
             return f'"""{line}"""'
-        return f'"""{self.types}, where\n\n{_indented(self.formula)}\n"""'
+        return f'"""{types}, where\n\n{_indented(self.formula)}\n"""'
 
     def schedule_doc(self, file: str) -> str:
         """The docstring of the file of a schedule, or of several with one kernel."""

@@ -57,11 +57,7 @@ class LauncherText:
     def result_names(self) -> list[str]:
         """The variables of the results, none of them the pair `out` that is passed."""
         names = [one.name for one in self.plan.results]
-        return (
-            [f"{name}_" if name == "out" else name for name in names]
-            if names[1:]
-            else names
-        )
+        return [f"{name}_" if name == "out" and names[1:] else name for name in names]
 
     @property
     def launched(self) -> list[str]:

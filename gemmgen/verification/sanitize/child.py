@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemmgen.select.plan import Plan
 from gemmgen.verification.sanitize import consan, fpsan
+from gemmgen.verification.sanitize.instrumented import OWN, allocate
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,7 +29,6 @@ MARK = "@gemmgen "
 
 _SLOW = ("racecheck",)
 """Tools that make every access to shared memory slow: they get part tiles alone."""
-_OWN_CASES = {consan.CONSAN: consan.cases, fpsan.FPSAN: fpsan.cases}
 
 
 def job(tool: str, device: str, kernels: Sequence[tuple[Plan, Path]]) -> str:
@@ -74,8 +74,8 @@ def cases(
     """
     from gemmgen.verification.example.edge_cases import beyond, edge_cases, plain
 
-    if tool in _OWN_CASES:
-        yield from _OWN_CASES[tool](plan, variant)
+    if tool in OWN:
+        yield from OWN[tool].cases(plan, variant)
         return
     if whole and tool not in _SLOW:
         yield from filter(plain, edge_cases(plan, variant.block))
@@ -96,8 +96,8 @@ def _run(plan: Plan, path: Path, tool: str, device: str) -> int:
     few: Callable[[], AbstractContextManager[None]] = nullcontext
     if tool == consan.CONSAN:
         few = partial(consan.few_programs, module)
-    if tool in _OWN_CASES and device == "cuda":
-        consan.allocate(partial(torch.zeros, dtype=torch.int8))
+    if tool in OWN and device == "cuda":
+        allocate(partial(torch.zeros, dtype=torch.int8))
     agreement = fpsan.Agreement(plan) if tool == fpsan.FPSAN else None
     calls, seen = 0, set()
     for variant in subject.variants(plan, module, torch.device(device)):

@@ -24,13 +24,8 @@ from gemmgen.verification.run.process import Subject
 from gemmgen.verification.sanitize.child import job
 from gemmgen.verification.sanitize.consan import ASSERTED
 from gemmgen.verification.sanitize.findings import FOUND, Files, Reading, Record, read
-from gemmgen.verification.sanitize.tools import (
-    OWN,
-    TOOLS,
-    command,
-    concerned,
-    environment,
-)
+from gemmgen.verification.sanitize.instrumented import OWN
+from gemmgen.verification.sanitize.tools import TOOLS, command, concerned, environment
 
 _START_SECONDS, _KERNEL_SECONDS = 120.0, 300.0
 _OWN_SECONDS = 1800.0

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from gemmgen.base.errors import EnvironmentMissing
 from gemmgen.verification.run.process import Subject
-from gemmgen.verification.sanitize import consan, fpsan
+from gemmgen.verification.sanitize import fpsan
 from gemmgen.verification.sanitize.consan import CONSAN
 from gemmgen.verification.sanitize.findings import FOUND
 from gemmgen.verification.sanitize.fpsan import FPSAN
+from gemmgen.verification.sanitize.instrumented import OWN
 
 PROGRAM = "compute-sanitizer"
 TOOLS: dict[str, tuple[str, ...]] = {
@@ -24,9 +25,6 @@ TOOLS: dict[str, tuple[str, ...]] = {
     FPSAN: (),
 }
 """Each tool with its own options."""
-OWN = {CONSAN: consan, FPSAN: fpsan}
-"""Those that Triton compiles into kernels, which need no program to run under."""
-"""Those that Triton compiles into kernels, which need no program to run under."""
 
 _ALLOCATORS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 _CODE = (
