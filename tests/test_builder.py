@@ -431,7 +431,7 @@ class TestPlaces:
     """What is said of a folder whose files are all in one state."""
 
     def test_a_whole_folder_is_one(self) -> None:
-        every = [PACKAGE, "_runtime", "_runtime/gradients", "a", "b", LOCK]
+        every = [PACKAGE, "_runtime", "a", "b", LOCK]
         assert places(check([SPEC])) == dict.fromkeys(every, State.MISSING)
         build([SPEC])
         assert check([SPEC]).places == ()

@@ -25,8 +25,9 @@ from .packed import (
     encoder,
     kind,
     likenesses,
+    tensor_map,
 )
-from .support import INTERPRETED, compute_capability, on_device
+from .support import INTERPRETED, bind_context, compute_capability, on_device
 from .table import RECORD
 
 HOOKS = triton.knobs.runtime  # which has them
@@ -55,6 +56,8 @@ def direct(launch: Launch) -> Compiled | None:
     key = kind(launch)
     found = COMPILED.get(key)
     if found is None or hooked():
+        if launch.described:
+            bind_context()
         made = launch.enter()
         if made.metadata.global_scratch_size or made.metadata.profile_scratch_size:
             return None  # Triton's entry allocates it; what is tried would lack it too
@@ -135,7 +138,10 @@ class Sized(NamedTuple):
                     if numbers is None:
                         passed.append(None)
                     else:
-                        made = ready.fill(address, *numbers, shape, strides, 0)
+                        try:
+                            made = ready.fill(address, *numbers, shape, strides, 0)
+                        except RuntimeError:
+                            made = tensor_map(address, *numbers, shape, strides)
                         passed += (made, M, columns, *strides)
         if ready.alike.splits:
             scratch = scratch_of(ready.alike, programs)

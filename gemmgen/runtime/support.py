@@ -147,6 +147,15 @@ def on_device(device: torch.device) -> contextlib.AbstractContextManager:
     return torch.cuda.device(device)
 
 
+def bind_context() -> None:
+    """Give a thread that is new to CUDA the context of the current device.
+
+    The first call of CUDA's runtime does so. Triton makes tensor maps without one.
+    """
+    if not torch.cuda.is_current_stream_capturing():
+        torch.cuda.mem_get_info()
+
+
 def index_dtype(*tensors: torch.Tensor) -> tl.dtype:
     """Return the integer type that can count the elements from each tensor's start."""
     for tensor in tensors:
