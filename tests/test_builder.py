@@ -29,6 +29,7 @@ class FakePlan:
     rows: tuple[()] = ()
     epilogue: Epilogue = IDENTITY
     backward: None = None
+    module: bool = False
 
     @property
     def folder(self) -> str:
@@ -87,7 +88,8 @@ class Generator:
             for file, (name, loop) in own.items()
         }
 
-    def package(self, names: Sequence[str]) -> str:
+    def package(self, names: Sequence[str], layers: Sequence[str]) -> str:
+        assert not layers
         self.rendered.append("__init__")
         top = head(None, entry_hash(list(names)), ["name: __init__"])
         return seal(f"{top}# {self.style}\n__all__ = {list(names)}\n")

@@ -29,7 +29,8 @@ GENERATED = sorted((ROOT / "generated").rglob("*.py"))
 
 # A room imports only rooms that stand before it; inside of one, modules have an order.
 ROOMS = (
-    *("base", "runtime.gradients", "runtime", "runtime.operators", "tables"),
+    *("base", "runtime.layers", "runtime.gradients", "runtime", "runtime.operators"),
+    "tables",
     "hardware",
     *("schedules.parts", "schedules", "yaml"),
     *("gate", "epilogue", "spec", "cost", "problem", "select", "render", "output"),
@@ -285,7 +286,7 @@ def test_each_schedule_has_a_module_and_a_template() -> None:
     assert {path.stem for path in rooms.glob("*.py")} - {"__init__"} == set(SCHEDULES)
     assert len({row.order for row in SCHEDULES.values()}) == len(SCHEDULES)
     shared = {"launcher", "tiles", "epilogue", "schedule", "functions", "package"}
-    shared |= {"backward", "grad_epilogue"}
+    shared |= {"backward", "grad_epilogue", "module"}
     programs = {path.name.removesuffix(".py.jinja") for path in TEMPLATES} - shared
     assert programs == {row.file for row in SCHEDULES.values()}
     assert set(GRIDS) == set(SCHEDULES)

@@ -8,6 +8,11 @@ WIDTH = 88
 _JOINT = "\N{NO-BREAK SPACE}"
 
 
+def class_name(kernel: str) -> str:
+    """What the class of a kernel is called: `mlp_up` → `MlpUp`."""
+    return "".join(word.capitalize() for word in kernel.split("_"))
+
+
 def line(names: Sequence[str], indent: int) -> str:
     """The names with a comma after each, in as many lines as it takes.
 

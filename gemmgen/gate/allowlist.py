@@ -20,7 +20,7 @@ _NODES = (
     ast.keyword, ast.Return, ast.Assign, ast.AugAssign, ast.For, ast.With,
     ast.withitem, ast.Call, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.Dict,
     ast.Starred, ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop,
-    ast.cmpop, ast.BoolOp, ast.Or,
+    ast.cmpop, ast.BoolOp, ast.Or, ast.ClassDef,
 )  # fmt: skip
 _TOP = (ast.Import, ast.ImportFrom, ast.FunctionDef)
 _IMPORTS = {("torch", None), ("triton", None), ("triton.language", "tl")}
@@ -64,6 +64,7 @@ _IMPORTS_FROM[1, "tiles"] = {("TILES", None)}
 _IMPORTS_FROM[1, "epilogue"] = {("epilogue", None)}
 _IMPORTS_FROM[1, "backward"] = {("backward", None), ("saves", None)}
 _IMPORTS_FROM[1, "grad_epilogue"] = {("GRAD_EPILOGUE", None)}
+_IMPORTS_FROM[2, "_runtime.layers.base"] = {("KernelLinear", None)}
 _RATES = tuple(map(str.upper, TARGETS))
 """What tables call the rates of a target."""
 _OF_SHARED |= {"Tensor", "TILES", "epilogue", "backward", "saves"}
@@ -86,9 +87,9 @@ _ATTRIBUTES = {
     "tma": {"store_wait"},
 }  # fmt: skip
 _OF_VALUES = {
-    "ALL", "T", "device", "flatten", "index", "layout", "load", "number", "output",
-    "outputs", "run", "shape", "store", "sum", "tensor", "to", "type", "unsqueeze",
-    "view",
+    "ALL", "T", "bias", "device", "flatten", "index", "layout", "load",
+    "number", "output", "outputs", "run", "shape", "store", "sum", "tensor", "to",
+    "type", "unsqueeze", "view", "weight",
 }  # fmt: skip
 
 NAMES_OF_MODULES = frozenset(_BUILTINS | set(_ATTRIBUTES) | _OF_SHARED)
@@ -99,6 +100,9 @@ _DECORATORS = (
     *("triton.jit", "triton.autotune", "gluon.jit"),
     *("launch_cache", "torch_operator"),
 )
+_OF_LAYERS = {"KernelLinear", "staticmethod"}
+"""What the class of a kernel uses, and no other file."""
+_TOLD_OF_LAYERS = ["kernel", "weight_type", "bias_type", "activation"]
 
 
 class NotAllowed(Exception):
@@ -125,6 +129,7 @@ def check_module(
     kernels |= parts or {}
     beside: _Imports = {(1, file): {(kernel, None)} for file, kernel in kernels.items()}
     known = bound | NAMES_OF_MODULES | {*kernels.values()}
+    known |= _OF_LAYERS if _is_layer(tree.body[-1], public) else set()
     if clash := bound & (set(_ATTRIBUTES) | set(dir(builtins)) & _BUILTINS):
         raise NotAllowed(f"{name} binds {sorted(clash)}")
     for node in nodes:
@@ -135,9 +140,28 @@ def _defined(statement: ast.stmt) -> str | None:
     """The function or constant that a statement defines."""
     if isinstance(statement, ast.FunctionDef):
         return statement.name
+    if isinstance(statement, ast.ClassDef) and _is_layer(statement, statement.name):
+        return statement.name
     if isinstance(statement, ast.Assign) and _is_data(statement):
         return ast.unparse(statement.targets[0])
     return None
+
+
+def _is_layer(statement: ast.stmt, name: str) -> bool:
+    """Whether it is a kernel's nn.Module: what it tells of it, and one method."""
+    match statement:
+        case ast.ClassDef(
+            bases=[ast.Name("KernelLinear")],
+            keywords=[],
+            body=[ast.Expr(), *told, ast.FunctionDef("forward", decorator_list=[])],
+            decorator_list=[],
+        ):
+            said = [
+                ast.unparse(one.targets[0]) if isinstance(one, ast.Assign) else ""
+                for one in told
+            ]
+            return statement.name == name and said == _TOLD_OF_LAYERS
+    return False
 
 
 _DATA = {

@@ -31,8 +31,8 @@ def write(folder: Path, texts: Mapping[str, str]) -> None:
 def written(folder: Path, plan: Plan, source: str) -> Path:
     """Write a kernel, rendered, with what launchers share; the launcher's file.
 
-    Without the backward, which other kernels are a part of.
+    Without the backward, which other kernels are a part of, and the layer.
     """
-    plan = replace(plan, grad=False)
+    plan = replace(plan, grad=False, module=False)
     write(folder, {**shared_texts(), **render.files(plan, source)})
     return folder / file_of(plan)

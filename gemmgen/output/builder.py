@@ -5,14 +5,15 @@ import the renderer when nothing has to be rendered, nor print.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from gemmgen.base import parallel, version
-from gemmgen.base.errors import SpecError, SpecErrors
+from gemmgen.base.errors import SpecError, SpecErrors, UsageError, quoted
 from gemmgen.base.files import blamed
+from gemmgen.base.names import class_name
 from gemmgen.output import folder, lockfile
 from gemmgen.output.changes import Change, State, by_place
 from gemmgen.output.folder import LOCK, PACKAGE, SHARED, Contents, Found, Wanted
@@ -23,10 +24,12 @@ from gemmgen.render.parts import (
     EPILOGUE,
     GRAD_EPILOGUE,
     LAUNCHER,
+    MODULE,
     always,
     file_of,
     home,
     is_launcher,
+    is_layer,
     parts_of,
 )
 from gemmgen.spec.parse import parse
@@ -128,20 +131,31 @@ def _wanted(
     files |= {name: _text(known.get(name)) or _shared(name) for name in SHARED}
 
     def finish(found: Contents, others: Contents) -> dict[str, str]:
-        theirs = {home(name) for name in filter(is_launcher, others)}
-        own = {home(file_of(kernel.plan)) for kernel in job.kernels}
-        kernels = sorted(theirs | own)
+        every = [*(name for name in files if name not in SHARED), *others]
+        kernels = sorted({home(name) for name in filter(is_launcher, every)})
+        layers = sorted({home(name) for name in filter(is_layer, every)})
+        _check_classes(layers)
         old = lockfile.read(found)
         package = None
-        if not gate and old is not None and old.kernels() == kernels:
+        if not gate and old is not None and old.exported() == (kernels, layers):
             package = _text(lockfile.vouched(found, made).get(PACKAGE))
-        package = package or _package(kernels)
+        package = package or _package(kernels, layers)
         lock = lockfile.made({**files, PACKAGE: package}, others, old, made)
         if gate and old is not None and old.files.keys() == lock.files.keys():
             return {PACKAGE: package, LOCK: found[LOCK].text or ""}
         return {PACKAGE: package, LOCK: lockfile.text(lock)}
 
     return Wanted(files, job.sources, finish, job.lives)
+
+
+def _check_classes(layers: Sequence[str]) -> None:
+    """Raise `UsageError` where kernels, of several specs too, have one class."""
+    owners: dict[str, str] = {}
+    for kernel in layers:
+        name = class_name(kernel)
+        if owners.setdefault(name, kernel) != kernel:
+            both = f"{quoted(owners[name])} and {quoted(kernel)}"
+            raise UsageError(f"the modules of {both} are both named {name}; rename one")
 
 
 def _left_out(job: Job, only: str) -> Contents:
@@ -184,7 +198,8 @@ def _unchanged(kernel: Kernel, known: Contents) -> dict[str, str]:
     beside = _BESIDE.findall(launcher.text or "")
     entry, found = origin.fingerprint(kernel.plan), dict[str, str]()
     beside = [stem for stem in beside if stem not in parts_of(kernel.plan)]
-    own = [one for one in (EPILOGUE, GRAD_EPILOGUE) if one in always(kernel.plan)]
+    unnamed = (EPILOGUE, GRAD_EPILOGUE, MODULE)  # of which the launcher takes nothing
+    own = [one for one in unnamed if one in always(kernel.plan)]
     for stem in (LAUNCHER, *beside, *own):
         name = file_of(kernel.plan, stem)
         file = known.get(name)
@@ -215,7 +230,7 @@ def _shared(name: str) -> str:
     return render.shared(name)
 
 
-def _package(kernels: Iterable[str]) -> str:
+def _package(kernels: Sequence[str], layers: Sequence[str]) -> str:
     from gemmgen.render import render
 
-    return render.package(list(kernels))
+    return render.package(kernels, layers)

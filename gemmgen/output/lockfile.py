@@ -12,7 +12,7 @@ from gemmgen.base import header
 from gemmgen.base.header import Header
 from gemmgen.base.version import VERSION, black_style
 from gemmgen.output.folder import LOCK, Contents, Found
-from gemmgen.render.parts import home, is_launcher
+from gemmgen.render.parts import home, is_launcher, is_layer
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,11 @@ class Lock:
     generator: str
     files: Mapping[Fact, str]
 
-    def kernels(self) -> list[str]:
-        """The kernels whose launchers are there, sorted."""
+    def exported(self) -> tuple[list[str], list[str]]:
+        """The kernels whose launchers are there, and those with modules, sorted."""
         own = [file.file for file in self.files if file.source is not None]
-        return sorted({home(name) for name in own if is_launcher(name)})
+        launchers = {home(name) for name in filter(is_launcher, own)}
+        return sorted(launchers), sorted({home(name) for name in filter(is_layer, own)})
 
 
 def fact(file: str, header: Header) -> Fact:

@@ -125,4 +125,5 @@ def _spec(spec: KernelSpec, part: str, epilogue: str) -> KernelSpec:
         epilogue=epilogue,
         pieces=(Piece(epilogue, None),),
         grad=False,
+        module=False,
     )

@@ -67,6 +67,7 @@ class Description:
             "schedule": plan.schedule,
             "autotune": "runtime" if plan.configs else None,
             "grad": "true" if plan.grad else None,
+            "module": "true" if plan.module else None,
             "targets": f"[{', '.join(plan.targets)}]",
         }
         return {key: value for key, value in pairs.items() if value}
@@ -198,7 +199,7 @@ class Description:
             returned = ", ".join(result.name for result in plan.results)
             line = f"Return {returned}, where\n\n{_indented(self.formula)}"
         rest = " ".join([self.shapes, *self.numbers, self.written, _COMMON])
-        return f'"""{line}\n\n{_filled(rest, WIDTH - 4)}\n"""'
+        return f'"""{line}\n\n{filled(rest, WIDTH - 4)}\n"""'
 
     @property
     def numbers(self) -> list[str]:
@@ -284,7 +285,7 @@ def _indented(lines: list[str]) -> str:
     return textwrap.indent("\n".join(lines), "    ")
 
 
-def _filled(text: str, width: int) -> str:
+def filled(text: str, width: int) -> str:
     """A paragraph that is never broken inside a shape's brackets."""
     kept = re.sub(r"\[[^]]*\]", lambda shape: shape[0].replace(" ", "\0"), text)
     return textwrap.fill(kept, width).replace("\0", " ")

@@ -12,6 +12,7 @@ from dataclasses import replace
 from gemmgen.base.errors import UsageError, quoted
 from gemmgen.epilogue.checked import Epilogue
 from gemmgen.epilogue.expression import Name, Node, substituted
+from gemmgen.problem.layer import BIAS
 from gemmgen.problem.tensors import Result
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Table
@@ -40,12 +41,15 @@ class NameTaken(UsageError):
 def disguised(plan: Plan) -> tuple[Plan, dict[str, str]]:
     """The same kernel under other names, and what each of those stands for.
 
-    A result may be called `out`: the launcher's argument of that name becomes it.
+    A result may be called `out`: the launcher's argument of that name becomes it. An
+    operand that is a layer's parameter is known by its name.
     """
     own = [*(one.name for one in plan.operands), *(one.name for one in plan.results)]
     own += [one.target for one in plan.epilogue.statements]
     new = {name: _UNLIKE.format(at) for at, name in enumerate(dict.fromkeys(own))}
     new["out"] = "out"
+    if plan.module:
+        new[BIAS] = BIAS
     kernel = _UNLIKE.format("kernel")
     other = replace(
         plan,

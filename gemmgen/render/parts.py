@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from gemmgen.base.names import class_name
 from gemmgen.problem.derived import derived_parts, part_name
 from gemmgen.schedules import SCHEDULES
 
@@ -18,6 +19,8 @@ LAUNCHER, TILES, EPILOGUE = "__init__", "tiles", "epilogue"
 becomes of a tile's sum."""
 BACKWARD, GRAD_EPILOGUE = "backward", "grad_epilogue"
 """Those that hold its backward, and the kernel of this that is no product."""
+MODULE = "module"
+"""The one that holds its nn.Module."""
 
 
 def shared(plan: "Plan", module: str) -> str:
@@ -42,6 +45,7 @@ def always(plan: "Plan") -> list[str]:
         *([] if plan.epilogue.is_empty else [EPILOGUE]),
         *([] if backward is None else [BACKWARD]),
         *([GRAD_EPILOGUE] if backward and backward.passed else []),
+        *([MODULE] if plan.module else []),
     ]
 
 
@@ -62,6 +66,7 @@ def public(kernel: str, stem: str) -> str:
     """What others take from one of a kernel's files."""
     named = {LAUNCHER: kernel, TILES: TILES.upper(), EPILOGUE: EPILOGUE}
     named |= {BACKWARD: BACKWARD, GRAD_EPILOGUE: GRAD_EPILOGUE.upper()}
+    named |= {MODULE: class_name(kernel)}
     return named.get(stem) or kernel + SCHEDULES[stem].kernel_suffix
 
 
@@ -84,3 +89,8 @@ def home(name: str) -> str:
 def is_launcher(name: str) -> bool:
     """Whether the file of a kernel is the one that is imported."""
     return name in (f"{home(name)}/{LAUNCHER}.py", f"{home(name)}.py")
+
+
+def is_layer(name: str) -> bool:
+    """Whether the file of a kernel is the one of its nn.Module."""
+    return name == f"{home(name)}/{MODULE}.py"

@@ -7,6 +7,7 @@ import ast
 import functools
 import re
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import Path
 
 import black
@@ -15,7 +16,7 @@ from jinja2 import FileSystemLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gemmgen.base import header
-from gemmgen.base.names import WIDTH, line
+from gemmgen.base.names import WIDTH, class_name, line
 from gemmgen.base.version import RUNTIME_SOURCES, template_root
 from gemmgen.gate.allowlist import check_module
 from gemmgen.render import parts
@@ -26,7 +27,6 @@ from gemmgen.render.epilogue_text import (
     fast,
     functions,
 )
-from gemmgen.render.gradient_text import BackwardText
 from gemmgen.render.launcher_text import LauncherText
 from gemmgen.render.meanings import NameTaken, clashes, disguised
 from gemmgen.render.origin import fingerprint
@@ -41,6 +41,7 @@ from gemmgen.render.parts import (
 )
 from gemmgen.render.schedule_text import ScheduleText
 from gemmgen.render.table_text import TableText
+from gemmgen.render.training_text import BackwardText, ModuleText
 from gemmgen.select.plan import Plan
 
 _KEPT = re.compile(r"(?<=^# fmt: off\n).*?(?=^# fmt: on$)", re.DOTALL | re.MULTILINE)
@@ -64,7 +65,8 @@ def files(plan: Plan, source: str) -> dict[str, str]:
 def _finished(plan: Plan, stem: str, raw: str) -> str:
     made = _black(raw)
     name = file_of(plan, stem)
-    check_module(ast.parse(made), name, public(plan.name, stem), parts_of(plan))
+    beside = {"": plan.name} if stem == parts.MODULE else parts_of(plan)
+    check_module(ast.parse(made), name, public(plan.name, stem), beside)
     compile(made, name, "exec", dont_inherit=True)
     return header.seal(made)
 
@@ -83,7 +85,7 @@ def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
         return _filled("launcher.py.jinja", launcher=LauncherText(plan), **values)
     if stem == TILES:
         return _filled("tiles.py.jinja", table=TableText(plan), **values)
-    if text := _of_epilogue(plan, stem):
+    if text := _of_any_schedule(plan, stem):
         return _filled(f"{stem}.py.jinja", text=text, **values)
     own = ScheduleText(plan, stem)
     return _filled(
@@ -94,9 +96,9 @@ def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
     )
 
 
-def _of_epilogue(
+def _of_any_schedule(
     plan: Plan, stem: str
-) -> EpilogueText | GradEpilogueText | BackwardText | None:
+) -> EpilogueText | GradEpilogueText | BackwardText | ModuleText | None:
     """The fragments of a file that is the same for all schedules."""
     match stem:
         case parts.EPILOGUE:
@@ -105,6 +107,8 @@ def _of_epilogue(
             return GradEpilogueText(plan)
         case parts.BACKWARD:
             return BackwardText(plan)
+        case parts.MODULE:
+            return ModuleText(plan)
     return None
 
 
@@ -121,11 +125,18 @@ def _check_names(plan: Plan, raw: Mapping[str, str], origin: tuple[str, str]) ->
         raise NameTaken(plan.name, tuple(names))
 
 
-def package(names: Sequence[str]) -> str:
-    """`__init__.py`, which brings out the launcher of every module in `names`."""
-    head = header.head(None, header.entry_hash(sorted(names)), ["name: __init__"])
-    listed = line([f'"{name}"' for name in sorted(names)], 4)
-    made = _formatted("package.py.jinja", head=head, names=sorted(names), listed=listed)
+def package(kernels: Sequence[str], layers: Sequence[str] = ()) -> str:
+    """`__init__.py`, which brings out the launchers of kernels, the modules of some."""
+    owners = {class_name(kernel): kernel for kernel in sorted(layers)}
+    exported = {name: f"{kernel}.{parts.MODULE}" for name, kernel in owners.items()}
+    exported |= {name: name for name in sorted(kernels)}
+    made = _formatted(
+        "package.py.jinja",
+        head=header.head(None, header.entry_hash([*exported]), ["name: __init__"]),
+        exported=dict(sorted(exported.items(), key=itemgetter(1))),
+        listed=line([f'"{name}"' for name in exported], 4),
+        layers=owners,
+    )
     return header.seal(made)
 
 

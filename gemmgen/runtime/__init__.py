@@ -21,6 +21,8 @@ no other's module, and does not fail where another's would. How launchers are ca
   RuntimeError, that no tile of the table runs on the GPU.
 - `warmup`, called like the launcher, compiles what calls need that are like this one
   and have as many rows or fewer.
+
+Where a kernel has an nn.Module, that is a name of the package too.
 """
 
 import importlib
@@ -30,15 +32,20 @@ from typing import Any
 
 
 class Launchers(ModuleType):
-    """A package in which each name of `__all__` is the launcher of that submodule."""
+    """A package in which each name of `__all__` is the launcher of that submodule.
+
+    Or one of `MODULES`: the nn.Module of a kernel, which is in that one's `module.py`.
+    """
 
     __all__: Iterable[str]
 
     def __getattr__(self, name: str) -> Any:
-        """The launcher of a kernel that nobody has asked for yet."""
+        """The launcher of a kernel, or the module, that nobody has asked for yet."""
         if name not in self.__dict__.get("__all__", ()):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(f"{self.__name__}.{name}"), name)
+        kernel = self.__dict__.get("MODULES", {}).get(name)
+        place = name if kernel is None else f"{kernel}.module"
+        return getattr(importlib.import_module(f"{self.__name__}.{place}"), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Bind a name; one of `__all__` to the launcher, not to the submodule.

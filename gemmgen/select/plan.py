@@ -52,6 +52,7 @@ class Plan(Problem):
     chosen_by: str
     default_result: str = ""
     grad: bool = False
+    module: bool = False
     parent: str = ""
     part: str = ""
 
@@ -224,6 +225,7 @@ class _Planner:
             tiles_text=tiles_text(spec),
             chosen_by=self.chosen_by(costs),
             grad=spec.grad,
+            module=spec.module,
             default_result=operation.result,
         )
 

@@ -4,6 +4,7 @@ A draft holds each setting with the node that it comes from. Checks names, and t
 `for_each` makes sense; what the settings mean is for others.
 """
 
+import keyword
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,6 +13,7 @@ from itertools import product
 from typing import Any
 
 from gemmgen.base.errors import Mistakes, one_of, quoted
+from gemmgen.base.names import class_name
 from gemmgen.spec.names import why_not
 from gemmgen.spec.schema import MAX_KERNELS, ForEach, Kernel, Model, Settings
 from gemmgen.spec.validation import values
@@ -63,6 +65,7 @@ def drafts(root: Node, mistakes: Mistakes) -> list[Draft]:
         for draft in _family(node, defaults, mistakes)
     ]
     _check_names(found, mistakes)
+    _check_classes(found, mistakes)
     return found
 
 
@@ -157,6 +160,28 @@ def _check_names(found: Iterable[Draft], mistakes: Mistakes) -> None:
             mistakes.add(place, reason)
         elif other is not draft:
             mistakes.add(place, _clash(draft, other))
+
+
+_IN_MODULES = ("KernelLinear", "Tensor")
+
+
+def _check_classes(found: Iterable[Draft], mistakes: Mistakes) -> None:
+    """The class of a kernel with `module: true` must be possible, and its alone."""
+    owners: dict[str, str] = {}
+    for draft in found:
+        asked = draft.settings.get("module")
+        if draft.name is None or asked is None or asked.value is not True:
+            continue
+        name = class_name(draft.name)
+        owner = owners.setdefault(name, draft.name)
+        reason = ""
+        if keyword.iskeyword(name) or name in _IN_MODULES:
+            reason = "means something else in Python, or in what is generated"
+        elif owner != draft.name:
+            reason = f"is that of kernel {quoted(owner)} too: rename one"
+        if reason:
+            message = f"the module of kernel {quoted(draft.name)} has the name {name}, "
+            mistakes.add(draft.node_of("name").location, f"{message}which {reason}")
 
 
 def _clash(draft: Draft, other: Draft) -> str:

@@ -60,6 +60,7 @@ class KernelSpec:
     schedule: tuple[str, ...]
     autotune: str | None
     grad: bool
+    module: bool
     draft: Draft = field(repr=False, compare=False)
     pieces: tuple[Piece, ...] = field(repr=False, compare=False)
     refused: frozenset[str] = frozenset()
@@ -182,6 +183,9 @@ def _about_op(draft: Draft) -> Iterator[tuple[Path, str]]:
         yield (), f"kernel has no 'layout', which {op} needs {one_of(LAYOUTS)}"
     elif operation.layout and layout not in (None, operation.layout):
         yield ("layout",), f"{op} is always {operation.layout}, not {layout}"
+    if _given(draft, "module") and operation.built and not operation.layer:
+        able = one_of(name for name, row in OPERATIONS.items() if row.layer)
+        yield ("module",), f"module: true needs another op than {op} {able}"
 
 
 def _about_scaling(draft: Draft) -> Iterator[tuple[Path, str]]:
@@ -287,6 +291,7 @@ def _kernel(draft: Draft, mistakes: Mistakes) -> KernelSpec:
         schedule=_schedule(draft),
         autotune=_given(draft, "autotune"),
         grad=_given(draft, "grad") or False,
+        module=_given(draft, "module") or False,
         draft=draft,
         pieces=pieces,
         refused=frozenset(refused),

@@ -10,7 +10,7 @@ class Operation:
     Each right matrix has its sum, which epilogues call by the name of `accumulators`;
     `epilogue` is the text of the one that a spec leaves out. `layout` is the only
     layout it may have, if one; `leading` says that the rows of the left matrix may be
-    spread over any leading axes.
+    spread over any leading axes, `layer` that the right one may be a layer's weight.
     """
 
     name: str
@@ -21,6 +21,7 @@ class Operation:
     epilogue: str = "acc"
     layout: str | None = None
     leading: bool = False
+    layer: bool = False
     built: bool = True
 
 
@@ -28,7 +29,7 @@ OPERATIONS: dict[str, Operation] = {
     row.name: row
     for row in (
         Operation("gemm"),
-        Operation("linear", "x", ("w",), "y", layout="NT", leading=True),
+        Operation("linear", "x", ("w",), "y", layout="NT", leading=True, layer=True),
         Operation("bmm", built=False),
         Operation(
             "gated_linear", "x", ("w_gate", "w_up"), "y", ("gate", "up"),

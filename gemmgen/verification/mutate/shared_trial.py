@@ -74,8 +74,16 @@ kernels:
     op: linear
     schedule: tma
     tiles: {m: 256, n: 64, k: 32, warps: 16}
+  # A layer of an activation, one whose parameters have types of their own.
+  - name: layered
+    op: linear
+    epilogue: relu(acc + bias[n])
+    operands: {bias: fp32}
+    module: true
+    tiles: {m: 16, n: 16, k: 16}
+    schedule: tiled
   # Parts of K of many tiles.
-  - {name: parted, op: linear, tiles: {m: 64, n: 64, k: 64, split_k: 4}}
+  - {name: parted, op: linear, module: true, tiles: {m: 64, n: 64, k: 64, split_k: 4}}
   # Configurations that race.
   - name: raced
     op: gemm
@@ -132,6 +140,7 @@ kernels:
     tiles: {m: 32, n: 32, k: 32}
     epilogue: alpha[] * gelu(acc + bias[n]) * scale[m] + residual[m, n]
     grad: true
+    module: true
 """
 """A kernel with a backward, which uses all that such kernels share."""
 
@@ -184,7 +193,7 @@ def _caller_of(function: str) -> Plan:
 def _files(plan: Plan) -> Mapping[str, str]:
     """The package, a kernel and, where it has one, its backward's kernels."""
     parts = _trained()[1:] if plan.grad else ()
-    made = {PACKAGE: render.package([plan.name])}
+    made = {PACKAGE: render.package([plan.name], [plan.name] * plan.module)}
     for one in (plan, *parts):
         made |= render.files(one, "self-test")
     return made

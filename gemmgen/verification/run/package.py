@@ -2,10 +2,12 @@
 
 import importlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
 from gemmgen.output.folder import PACKAGE
+from gemmgen.render.parts import MODULE
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 
@@ -63,7 +65,14 @@ def _unknown(package: ModuleType, name: str) -> None:
 
 
 def _check(package: ModuleType, name: str) -> None:
-    found = getattr(package, name)
-    launcher = getattr(sys.modules[f"{package.__name__}.{name}"], name)
-    if found is not launcher:
-        raise Wrong(f"{name} of the package is {found}, not the launcher")
+    for owned, place in ((name, name), *_modules(package, name)):
+        found = getattr(package, owned)
+        if found is not getattr(sys.modules[f"{package.__name__}.{place}"], owned):
+            raise Wrong(f"{owned} of the package is {found}, not what {place} has")
+
+
+def _modules(package: ModuleType, name: str) -> Iterator[tuple[str, str]]:
+    """The class of a kernel's nn.Module, if the package tells of one, and its place."""
+    for owned, kernel in vars(package).get("MODULES", {}).items():
+        if kernel == name:
+            yield owned, f"{name}.{MODULE}"

@@ -37,6 +37,7 @@ from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.interpret.hardware import Refused
 from gemmgen.verification.interpret.memory import OutOfBounds, Unclean
 from gemmgen.verification.oracle.comparison import Block
+from gemmgen.verification.run.layers import check_layer
 from gemmgen.verification.run.memory_rules import check_in_place, check_memory_refusals
 from gemmgen.verification.run.operators import check_operator
 from gemmgen.verification.run.package import check_package
@@ -157,6 +158,12 @@ class Trial:
         self.examples += self.attempt(
             "the operator of torch",
             lambda: check_operator(self.plan, self.launcher, self.device),
+        )
+
+    def layer(self) -> None:
+        """Calls of its nn.Module, and what that takes the place of."""
+        self.examples += self.attempt(
+            "the nn.Module", lambda: check_layer(self.plan, self.module, self.device)
         )
 
     def gradients(self, profile: Profile, number: int) -> None:
