@@ -1,12 +1,9 @@
 """What the nn.Modules of launchers have in common: the parameters of nn.Linear."""
 
-from collections.abc import Callable
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
-
-Self = TypeVar("Self", bound="KernelLinear")
 
 
 class KernelLinear(nn.Linear):  # type: ignore[misc]
@@ -20,7 +17,7 @@ class KernelLinear(nn.Linear):  # type: ignore[misc]
     """
 
     bias: Any
-    kernel: ClassVar[Callable[..., Any]]
+    kernel: ClassVar[Any]
     weight_type: ClassVar[torch.dtype]
     bias_type: ClassVar[torch.dtype | None]
     activation: ClassVar[str | None]
@@ -37,22 +34,19 @@ class KernelLinear(nn.Linear):  # type: ignore[misc]
         has_bias = self.bias_type is not None
         if bias not in (None, has_bias):
             kind, kernel = type(self).__name__, self.kernel.__name__
-            does = "adds one" if has_bias else "adds none"
-            raise ValueError(f"{kind}: bias must be {has_bias}, for {kernel} {does}")
+            raise ValueError(f"{kind}: bias must be {has_bias}, as {kernel} takes it")
         weight_type = dtype or self.weight_type
         super().__init__(in_features, out_features, has_bias, device, weight_type)
         if has_bias and weight_type == self.weight_type != self.bias_type:
             self.bias = nn.Parameter(self.bias.detach().to(self.bias_type))
 
     @classmethod
-    def of(cls: type[Self], linear: nn.Linear) -> Self:
+    def of(cls, linear: nn.Linear) -> "KernelLinear":
         """Return a module with an nn.Linear's parameters, shared and not copied."""
         made = cls(linear.in_features, linear.out_features, device="meta")
         made.weight, made.bias = linear.weight, linear.bias
-        own = {
-            name: one for name, one in vars(linear).items() if name not in vars(made)
-        }
-        made.__dict__.update(own)
+        for name, one in vars(linear).items():
+            made.__dict__.setdefault(name, one)
         return made.train(linear.training)
 
     @classmethod
@@ -60,15 +54,10 @@ class KernelLinear(nn.Linear):  # type: ignore[misc]
         """Return what keeps it from taking an nn.Linear's place, empty if nothing."""
         for name in ("weight", "bias"):
             one, wanted = getattr(linear, name), getattr(cls, f"{name}_type")
-            if (one is None) != (wanted is None):
-                return "it has no bias" if one is None else "it has a bias"
-            if one is not None and one.dtype != wanted:
-                return f"{name} is {one.dtype}, not {wanted}"
-        if linear.training and linear.weight.requires_grad and not cls.trains():
+            found = None if one is None else one.dtype
+            if found != wanted:
+                return f"{name} is {found}, not {wanted}"
+        learns = linear.training and linear.weight.requires_grad
+        if learns and cls.kernel.gradient is None:
             return "it is in training, for which the kernel needs grad: true"
         return ""
-
-    @classmethod
-    def trains(cls) -> bool:
-        """Return whether the kernel has a backward."""
-        return getattr(cls.kernel, "gradient", None) is not None

@@ -1,8 +1,7 @@
 """The exchange of a model's nn.Linear, and of activations behind them, for modules."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -19,14 +18,9 @@ ACTIVATIONS: dict[type, Callable[[Any], str]] = {
     nn.Softplus: lambda one: "softplus(x)" * ((one.beta, one.threshold) == (1, 20)),
     nn.Tanh: lambda _: "tanh(x)",
 }
-HOOKS = (
-    *("_forward_hooks", "_forward_pre_hooks", "_backward_hooks"),
-    *("_backward_pre_hooks", "_state_dict_hooks", "_load_state_dict_pre_hooks"),
-)
 
 
-@dataclass(frozen=True)
-class Replaced:
+class Replaced(NamedTuple):
     """What becomes of one nn.Linear of a model.
 
     `name` is that of the model's submodule, `activation` that of the one behind it
@@ -82,8 +76,7 @@ def replace_linears(
     return found
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """An nn.Linear of a model, and the sibling that its result goes to, if known."""
 
     name: str
@@ -96,20 +89,25 @@ class Place:
 
 def linears(model: nn.Module) -> Iterator[Place]:
     """Yield every place of a model that has an nn.Linear, in the model's order."""
-    if isinstance(model, nn.Linear):
+    if is_torchs(model):
         yield Place("", model)
     for path, parent in model.named_modules():
         children = list(parent._modules.items())
         in_turn = type(parent).forward is nn.Sequential.forward
         in_turn = in_turn and "forward" not in vars(parent)
         for at, (child, one) in enumerate(children):
-            if isinstance(one, nn.Linear) and not isinstance(one, KernelLinear):
+            if is_torchs(one):
                 name = f"{path}.{child}".lstrip(".")
                 behind, follower = "", None
                 if in_turn and at + 1 < len(children):
                     behind, follower = children[at + 1]
                     behind = f"{path}.{behind}".lstrip(".")
                 yield Place(name, one, parent, child, behind, follower)
+
+
+def is_torchs(module: nn.Module | None) -> bool:
+    """Return whether it is an nn.Linear that is none of ours."""
+    return isinstance(module, nn.Linear) and not isinstance(module, KernelLinear)
 
 
 def judged(place: Place, modules: Sequence[type[KernelLinear]]) -> Replaced:
@@ -158,4 +156,5 @@ def unlike(place: Place, activation: str) -> str:
 def watched(module: nn.Module) -> bool:
     """Return whether somebody sees, or changes, what a module is called with."""
     own = vars(module)
-    return "forward" in own or any(own.get(name) for name in HOOKS)
+    hooks = (one for name, one in own.items() if name.endswith("_hooks"))
+    return "forward" in own or any(hooks)

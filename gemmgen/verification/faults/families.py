@@ -10,6 +10,7 @@ from gemmgen.verification.faults.epilogues import epilogue_families
 from gemmgen.verification.faults.extents import extent_families
 from gemmgen.verification.faults.gradients import gradient_families
 from gemmgen.verification.faults.launchers import launcher_families
+from gemmgen.verification.faults.layers import layer_families
 from gemmgen.verification.faults.pipelines import pipeline_families
 from gemmgen.verification.interpret.split_k_faults import split_k_faults
 
@@ -47,6 +48,7 @@ def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
         yield "strides swapped", _swapped(*matrix.strides)
     yield from epilogue_families(plan)
     yield from gradient_families(plan)
+    yield from layer_families(plan)
 
 
 def _mask_term(side: str) -> Edit:

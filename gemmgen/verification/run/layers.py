@@ -1,10 +1,5 @@
-"""A kernel's nn.Module: the launcher's results, of parameters that are nn.Linear's.
+"""A kernel's nn.Module: the launcher's results, of parameters that are nn.Linear's."""
 
-And its exchange for torch's own modules, by what these compute.
-"""
-
-import copy
-from collections.abc import Callable
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -17,26 +12,12 @@ from gemmgen.render.parts import MODULE, public
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import Case
 from gemmgen.verification.example import subject
-from gemmgen.verification.example.one_example import Wrong, bits, check_results
+from gemmgen.verification.example.one_example import Wrong, bits
 from gemmgen.verification.oracle.comparison import Block
 from gemmgen.verification.run.refusals import valid_call
 
 _CASE = Case((3,), 5, 7)
 _BLOCK = Block(16, 16, 16)
-_ACTIVATIONS: dict[str, Callable[[], Any]] = {
-    "x": nn.Identity,
-    "relu(x)": nn.ReLU,
-    "gelu(x)": nn.GELU,
-    "gelu_tanh(x)": lambda: nn.GELU("tanh"),
-    "silu(x)": nn.SiLU,
-    "sigmoid(x)": nn.Sigmoid,
-    "tanh(x)": nn.Tanh,
-    "softplus(x)": nn.Softplus,
-    "hardswish(x)": nn.Hardswish,
-    "leaky_relu(x, 0.01)": nn.LeakyReLU,
-    "": lambda: nn.Softplus(2.0),
-}
-"""torch's modules by what the language calls them, which it has no word for last."""
 
 
 class Held:
@@ -82,7 +63,7 @@ class Held:
 def check_layer(plan: Plan, module: ModuleType, device: torch.device) -> int:
     """Raise `Wrong` for what is not as it must be; how many things were tried."""
     one = Held(plan, module, device)
-    checks = _made, _states, _called, _learned, _followed, _mismatched
+    checks = _made, _states, _called, _learned
     for check in checks:
         check(one)
     return len(checks)
@@ -152,14 +133,9 @@ def _learned(one: Held) -> None:
     """Its parameters get the launcher's gradients, or its error is the launcher's."""
     own = one.filled(one.made())
     if one.plan.backward is None:
-        weight = one.plan.contraction.first.name
-        try:
-            own(*one.given)
-        except ValueError as error:
-            if not str(error).startswith(f"{one.plan.name}: {weight} must not require"):
-                raise Wrong(f"a gradient is asked for: {error}") from error
-            return
-        raise Wrong("a gradient is asked for that there is none of, in silence")
+        for name, mine in Layer(one.plan).parameters.items():
+            _unlearned(one, name, mine)
+        return
     learning = {
         name: value.detach().clone().requires_grad_()
         for name, value in one.values.items()
@@ -175,74 +151,20 @@ def _learned(one: Held) -> None:
         _same(f"the gradient of {name}", found, value.grad)
 
 
+def _unlearned(one: Held, name: str, parameter: str) -> None:
+    """Hold that a module raises the launcher's error for a parameter that learns."""
+    own = one.made().requires_grad_(False)
+    getattr(own, parameter).requires_grad_()
+    try:
+        own(*one.given)
+    except ValueError as error:
+        if not str(error).startswith(f"{one.plan.name}: {name} must not require"):
+            raise Wrong(f"the gradient of {parameter}: {error}") from error
+    else:
+        raise Wrong(f"the gradient of {parameter} is left out in silence")
+
+
 def _summed(returned: Any) -> Tensor:
     """One number of all results, each with its own weight."""
     several = returned if isinstance(returned, tuple) else (returned,)
     return sum(at * each.double().sum() for at, each in enumerate(several, 1))
-
-
-def _followed(one: Held) -> None:
-    """It takes the place of nn.Linear and of its own activation, and of no other."""
-    for text, activation in _ACTIVATIONS.items():
-        model = nn.Sequential(one.filled(one.linear()), activation()).eval()
-        before = copy.deepcopy(model)
-        if one.activation is None:
-            _refused(one, model)
-            continue
-        told = one.replacing(model, one.kind, dry_run=True)
-        if [type(each) for each in model] != [type(each) for each in before]:
-            raise Wrong("a dry run replaces something")
-        held = [*model.parameters()]
-        done = one.replacing(model, one.kind)
-        if [*map(str, done)] != [*map(str, told)]:
-            raise Wrong(f"a dry run tells {told}, then {done} is done")
-        goes = one.activation in ("x", text)
-        if isinstance(model[0], one.kind) != goes:
-            raise Wrong(f"with {activation()} behind: {done[0]}")
-        if any(
-            mine is not now for mine, now in zip(held, model.parameters(), strict=True)
-        ):
-            raise Wrong(f"parameters are not shared: {done[0]}")
-        if text == one.activation:
-            _judged(one, before, model)
-
-
-def _refused(one: Held, model: Any) -> None:
-    """What does more than a Linear and an activation stands for nothing."""
-    try:
-        one.replacing(model, one.kind)
-    except ValueError:
-        return
-    raise Wrong(f"{one.kind.__name__} stands for a Linear, and does more")
-
-
-def _judged(one: Held, before: Any, model: Any) -> None:
-    """Hold torch's modules in float64 to the kernel's bound, and what replaced them."""
-    with torch.no_grad():
-        wide = before.double()(one.given[0].double())
-        own = model(*one.given)
-    check_results(one.plan, one.call, [wide.to(own.dtype)], _BLOCK)
-    check_results(one.plan, one.call, [own], _BLOCK)
-
-
-def _mismatched(one: Held) -> None:
-    """What has other parameters stays, and what is trained where it could not be."""
-    if one.activation is None:
-        return
-    activation = _ACTIVATIONS.get(one.activation, nn.Identity)
-    weight_type, has_bias = one.values["weight"].dtype, "bias" in one.values
-    other = torch.float32 if weight_type == torch.float64 else torch.float64
-    stays = {
-        "of another type": one.linear(other),
-        "of another bias": nn.Linear(
-            _CASE.k, _CASE.n, not has_bias, one.device, weight_type
-        ),
-    }
-    if one.plan.backward is None:
-        stays["in training"] = one.linear().train()
-    for what, linear in stays.items():
-        model = nn.Sequential(linear, activation())
-        model.train(what == "in training")
-        one.replacing(model, one.kind)
-        if model[0] is not linear:
-            raise Wrong(f"an nn.Linear {what} is replaced")

@@ -42,6 +42,7 @@ from gemmgen.verification.run.memory_rules import check_in_place, check_memory_r
 from gemmgen.verification.run.operators import check_operator
 from gemmgen.verification.run.package import check_package
 from gemmgen.verification.run.refusals import check_refusals
+from gemmgen.verification.run.replacements import check_replacements
 from gemmgen.verification.run.shrinking import try_drawn
 from gemmgen.verification.run.tile_choice import check_choice
 
@@ -162,8 +163,10 @@ class Trial:
 
     def layer(self) -> None:
         """Calls of its nn.Module, and what that takes the place of."""
+        given = (self.plan, self.module, self.device)
+        self.examples += self.attempt("the nn.Module", lambda: check_layer(*given))
         self.examples += self.attempt(
-            "the nn.Module", lambda: check_layer(self.plan, self.module, self.device)
+            "the nn.Module in a model", lambda: check_replacements(*given)
         )
 
     def gradients(self, profile: Profile, number: int) -> None:
