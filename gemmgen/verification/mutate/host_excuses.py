@@ -151,6 +151,9 @@ _SAME: dict[str, tuple[Same, ...]] = {
         Same("condition dropped", "not one.numel()", _EMPTY, "if distance >="),
         Same("never taken", "if not tensor.numel():", _EMPTY),
     ),
+    "_runtime/layers/base.py": (
+        Same("argument by name dropped", "cls(linear.in_features", SLOWER),
+    ),
     "_runtime/dispatch.py": (
         Same("always taken", "if tile else ()", _RACED),
         Same("bound moved by one", "at > 1", "B has no side that is cut into pieces"),

@@ -223,20 +223,23 @@ def _places(one: Exchange) -> None:
 def _shared(one: Exchange) -> None:
     """A layer in two places is one again, by each class; what nothing holds stays."""
     linear, root = one.linear(), one.linear()
-    other = type("Other", (one.kind,), {"activation": _PLAIN})
+    other: Any = type("Other", (one.kind,), {"activation": _PLAIN})
     pairs = [nn.Sequential(linear, one.made()) for _ in range(2)]
     model: Any = nn.Sequential(*pairs, nn.Sequential(linear)).eval()
     one.told(model, other, one.kind)
-    first, second, third = [each[0] for each in model]
-    kind = other if one.held.activation == _PLAIN else one.kind
+    first, second, third = (model.get_submodule(f"{at}.0") for at in range(3))
+    kind: Any = other if one.held.activation == _PLAIN else one.kind
     if first is not second or type(first) is not kind:
         raise Wrong("an nn.Linear in two places becomes two modules")
-    if type(third) is not other or third.weight is not first.weight:
+    if type(third) is not other or third.weight is not linear.weight:
         raise Wrong("an nn.Linear of which each place has its own class")
-    if not one.told(root)[0].startswith(
-        "the model itself: stays, for nothing holds it"
-    ):
-        raise Wrong(f"a model that is an nn.Linear: {one.told(root)}")
+    several = nn.ModuleList(nn.Sequential(one.linear(), one.made()) for _ in range(2))
+    one.told(several.eval())
+    if several[0][0] is several[1][0]:
+        raise Wrong("two nn.Linear become one module")
+    (told,) = one.told(root)
+    if not told.startswith("the model itself: stays, for nothing holds it"):
+        raise Wrong(f"a model that is an nn.Linear: {told}")
     if one.held.replacing(nn.Sequential(root))[0].reason != "no module is given":
         raise Wrong("no class is given, and none is missed")
     if one.told(one.held.made()):
