@@ -62,8 +62,6 @@ def _steps(
     yield trial.refuse
     if trial.file is None:  # else one is forced throughout
         yield trial.enter
-        if trial.plan.module:
-            yield trial.layer
         if trial.plan.folder == trial.plan.name:  # else it is a part of another
             yield trial.bring_out
         yield partial(trial.choose, number)

@@ -155,11 +155,13 @@ class Trial:
         )
 
     def enter(self) -> None:
-        """Calls as an operator of torch."""
+        """Calls as an operator of torch, and of an nn.Module if there is one."""
         self.examples += self.attempt(
             "the operator of torch",
             lambda: check_operator(self.plan, self.launcher, self.device),
         )
+        if self.plan.module:
+            self.layer()
 
     def layer(self) -> None:
         """Calls of its nn.Module, and what that takes the place of."""
