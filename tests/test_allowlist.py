@@ -8,7 +8,7 @@ import pytest
 from gemmgen.base.errors import SpecErrors
 from gemmgen.gate.allowlist import NotAllowed, check_module
 from gemmgen.render import render
-from gemmgen.render.parts import public
+from gemmgen.render.parts import MODULE, public
 from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse
 from tests import folders
@@ -19,8 +19,9 @@ PLAIN = {stem: folders.text_of("gemm_nn_fp16", stem) for stem in ("__init__", "t
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: f"{p.parent.name}/{p.stem}")
 def test_every_file_passes(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    check_module(tree, path.name, public(path.parent.name, path.stem))
+    tree, kernel = ast.parse(path.read_text()), path.parent.name
+    beside = {"": kernel} if path.stem == MODULE else {}
+    check_module(tree, path.name, public(kernel, path.stem), beside)
 
 
 @pytest.mark.parametrize(
@@ -35,6 +36,7 @@ def test_every_file_passes(path: Path) -> None:
         "x = open",
         "TILES = (Tile(sm=__import__('os').getpid()),)",
         "class A: pass",
+        "def other():\n    class A:\n        x = 1",
         "def other():\n    exec('1')",
         "def other():\n    return torch.load",
         "def other(x):\n    return x.__class__",
@@ -68,6 +70,30 @@ def test_anything_else_is_refused(stem: str, extra: str) -> None:
     check_module(ast.parse(PLAIN[stem]), stem, own)
     with pytest.raises(NotAllowed):
         check_module(ast.parse(f"{PLAIN[stem]}\n\n{extra}\n"), stem, own)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("(KernelLinear):", "(KernelLinear, metaclass=type):"),
+        ("(KernelLinear):", "(Tensor):"),
+        ("class ", "@torch.jit\nclass "),
+        ("    kernel = ", "    other = 1\n    kernel = "),
+        ("staticmethod(linear_bias_relu)", "staticmethod(open)"),
+        ("    def forward(", "    def __init__("),
+        ("    def forward(", "    @property\n    def forward("),
+        ("self.weight", "self.__class__"),
+        ("from . import linear_bias_relu", "from . import secrets as linear_bias_relu"),
+        ("class LinearBiasRelu", "class Other"),
+    ],
+)
+def test_a_class_is_a_layer_and_nothing_else(before: str, after: str) -> None:
+    text = folders.text_of("linear_bias_relu", MODULE)
+    assert before in text
+    given = (MODULE, "LinearBiasRelu", {"": "linear_bias_relu"})
+    check_module(ast.parse(text), *given)
+    with pytest.raises(NotAllowed):
+        check_module(ast.parse(text.replace(before, after)), *given)
 
 
 @pytest.mark.parametrize("stem", PLAIN)

@@ -66,6 +66,14 @@ def test_gradients_in_bf16_are_within_the_bound(built: tuple[Path, Path]) -> Non
     assert judged(*built) == ""
 
 
+def test_gradients_of_a_product_alone_are_within_the_bound(tmp_path: Path) -> None:
+    """Whose factor is a number, where there is no operand."""
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(HEAD % "bf16" + "  - {name: plain, op: linear}\n")
+    builder.build([spec])
+    assert judged(tmp_path / "generated", spec) == ""
+
+
 FAULTS = [
     ("grad_epilogue", "grad_y * (", "1.03125 * grad_y * ("),
     ("grad_epilogue", "tl.exp(-0.5 * pre", "tl.exp(-0.5 * grad_y"),

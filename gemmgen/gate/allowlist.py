@@ -238,6 +238,8 @@ def _check_node(node: ast.AST, known: set[str], imports: _Imports) -> None:
             names = {(alias.name, alias.asname) for alias in node.names}
             if not names <= imports.get((node.level, node.module or ""), set()):
                 raise _refused(node, f"imports from {node.module}")
+        case ast.ClassDef() if not _is_layer(node, node.name):
+            raise _refused(node, "is no layer")
         case ast.Name() if node.id not in known:
             raise _refused(node, f"uses the name {node.id}")
         case ast.Attribute():

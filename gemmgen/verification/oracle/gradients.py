@@ -77,12 +77,13 @@ def _multiplied(
     if back.direct is None or back.factor is None:
         return _stored(plan, whole[back.sum], plan.dtype), None
     (given,) = [one.name for one in plan.results if f"grad_{one.name}" == back.direct]
-    arithmetic = ARITHMETIC[plan.accumulator]
-    known = {
-        name: loaded(value, arithmetic, grads[given].device)
+    arithmetic, grad = ARITHMETIC[plan.accumulator], exactly(grads[given].double())
+    known = {given: grad}  # of whose device a factor without operands is
+    known |= {
+        name: loaded(value, arithmetic, grad.value.device)
         for name, value in operands.items()
     }
-    return exactly(grads[given].double()), _bounded(back.factor, known, arithmetic)
+    return grad, _bounded(back.factor, known, arithmetic)
 
 
 def elementwise(
