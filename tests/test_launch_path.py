@@ -893,6 +893,18 @@ def test_of_timed_tiles_the_fastest_serves(
     assert others is table[0 if row == 0 else 3]
 
 
+@pytest.mark.parametrize("columns", [1, 4])
+def test_no_tile_serves_that_needs_more_programs_than_a_grid_has(columns: int) -> None:
+    """CUDA's limit along the first axis; tiles of more columns serve what is beyond."""
+    table = (tile("gemv", 80, 1, ANY, ANY, n=columns), tile("tiled"))
+    most = columns * (2**31 - 1)
+    for N, row in ((most, 0), (most + 1, 1)):
+        found = table_.select(table, CPU, (1, N, 16), lambda _: ())
+        assert found is table[row]
+        programs = table_.GRIDS[found.schedule](found, (1, N, 16), CPU)
+        assert programs[0] < 2**31
+
+
 def test_work_is_counted() -> None:
     """By hand: 100 x 200 x 1000 in tiles of 64 x 128 x 64, in two parts, on 3 SMs."""
     halved = tile("tma", m=64, n=128, k=64, split_k=2)

@@ -42,7 +42,7 @@ _SHARED = {
     "gradients.function": {"Gradient", "matrix", "shaped"},
     "operators.operator": {"torch_operator"},
     "device": {
-        "aligned", "finishes", "load_once", "span", "span_in", "split_range",
+        "aligned", "finishes", "row_dot", "span", "span_in", "split_range",
         "sum_splits", "swizzle",
     },
     "blocks": {
@@ -75,7 +75,7 @@ _ATTRIBUTES = {
     "tl": {
         "arange", "cdiv", "constexpr", "dot", "full", "load", "maximum", "minimum",
         "program_id", "store", "where", "zeros", "PropagateNan", "assume", "atomic_add",
-        "debug_barrier", "int64", "num_programs", "range", "sum",
+        "debug_barrier", "int64", "num_programs", "range",
         *(row.triton for row in DTYPES.values()),
         *(op.triton[3:] for op in OPS.values() if op.in_place),
     },

@@ -74,7 +74,7 @@ class ScheduleText:
         used = {
             "aligned": text.aligns,
             "finishes": text.splits,
-            "load_once": row.memory_bound,
+            "row_dot": row.memory_bound,
             "span": not row.specialized and offsets,
             "span_in": row.specialized and offsets,
             "split_range": text.splits,

@@ -1,6 +1,6 @@
 """Functions of the device that kernels call.
 
-The order of tiles and their offsets, splits of K, fast division.
+The order of tiles and their offsets, dot products of rows, splits of K, fast division.
 """
 
 import triton
@@ -64,12 +64,34 @@ def span_in(first, SIDE: gl.constexpr, size, LAYOUT: gl.constexpr):
 
 
 @triton.jit
-def load_once(ptrs, mask):
-    """The values at `ptrs`, 0 where the mask is False.
+def row_dot(
+    a_ptr, a_rows, stride_ak, mask_m,
+    b_ptr, b_rows, stride_bk, mask_n,
+    K, INDEX: tl.constexpr, BLOCK_K: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """The dot products over K of a row of A with rows of B, in the type ACC, [1, n].
 
-    For those that no other program loads: L2 gives them up first.
+    `a_rows` [1] and `b_rows` [n] are the offsets of rows, `mask_m` and `mask_n` tell
+    which exist. No tensor core: one row would leave it 98 % idle, and memory is the
+    limit anyway.
     """
-    return tl.load(ptrs, mask=mask, other=0.0, eviction_policy="evict_first")
+    offs_k = tl.arange(0, BLOCK_K).to(INDEX)
+    a_offs = a_rows[:, None] + offs_k[None, :] * stride_ak
+    b_offs = b_rows[:, None] + offs_k[None, :] * stride_bk
+    products = tl.zeros(b_offs.shape, dtype=ACC)
+    step = tl.full((), BLOCK_K, INDEX)
+    # Unrolled, so that every thread has the loads of four blocks under way.
+    for k in tl.range(0, K, BLOCK_K, loop_unroll_factor=4):
+        mask_k = offs_k < K - k
+        a = tl.load(a_ptr + a_offs, mask=mask_m[:, None] & mask_k[None, :], other=0.0)
+        b = tl.load(
+            b_ptr + b_offs, mask=mask_n[:, None] & mask_k[None, :], other=0.0,
+            eviction_policy="evict_first",  # no other program loads it
+        )  # fmt: skip
+        products += b.to(ACC) * a.to(ACC)
+        a_ptr += step * stride_ak
+        b_ptr += step * stride_bk
+    return tl.sum(products, axis=1)[None, :]
 
 
 @triton.jit

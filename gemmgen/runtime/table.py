@@ -13,6 +13,7 @@ import torch
 from .support import compute_capability, num_sms, shared_memory
 from .tile import ROWS, Tile, cdiv
 
+LONGEST_GRID = 2**31 - 1  # programs along its first axis
 MOST_ROWS = 8192  # numbers of rows whose tile calls that are alike remember
 
 Sizes = tuple[int, int, int]  # M, N, K
@@ -100,10 +101,13 @@ def serving(
     K: int,
     described: Callable[[str], Iterable[torch.Tensor]],
 ) -> Iterator[Tile]:
-    """Return the tiles that serve the device, N, K and the tensors."""
+    """Return the tiles that serve the device, N, K and the tensors.
+
+    Not those of more programs for one row than a grid has: gemv's of 2^31 columns.
+    """
     able: dict[str, bool] = {}
     for tile in running(tiles, compute_capability(device), shared_memory(device)):
-        if N > tile.N or K > tile.K:
+        if N > tile.N or K > tile.K or cdiv(N, tile.n) > LONGEST_GRID:
             continue
         name = tile.schedule
         if name not in able:

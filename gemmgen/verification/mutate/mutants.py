@@ -53,7 +53,7 @@ UNTRIED = {
 """Families that only programs beside each other can tell, with the reason."""
 
 _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
-_ONE_ROW = "gemv has a program for each row, so none is beyond M"
+ONE_ROW = "gemv has a program for each row, so none is beyond M"
 _ONE_COLUMN = "every gemv of the table has a program for each column too"
 _ONE_PART = "what is stored as it is multiplied has one part"
 _ALIKE = "parts of a side that is a power of two are as large as each other"
@@ -151,7 +151,7 @@ def _same_in_gemv(
     if lone and family == "mask dropped" and _WHOLE_MASK in text:
         return _ONE_COLUMN
     form = _ALONG.get(family)
-    for axis, reason in (("m", _ONE_ROW), ("n", _ONE_COLUMN))[: 1 + lone]:
+    for axis, reason in (("m", ONE_ROW), ("n", _ONE_COLUMN))[: 1 + lone]:
         if form and form.format(axis) in text:
             return reason
     return None

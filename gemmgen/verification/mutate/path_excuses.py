@@ -98,6 +98,9 @@ PATH: dict[str, tuple[Same, ...]] = {
 """By module."""
 
 PATH_ON_OLDEST: dict[str, tuple[Same, ...]] = {
+    "_runtime/device.py": (
+        Same("never taken", "hasattr(tma, 'async_load')", "Triton 3.6 has old names"),
+    ),
     "_runtime/launch.py": (
         Same("condition dropped", "self.to_tf32 and", _NOT_YET, "if ROUNDS else {}"),
         Same("never taken", "self.to_tf32 and ROUNDS", _NOT_YET),

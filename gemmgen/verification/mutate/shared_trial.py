@@ -12,11 +12,13 @@ from gemmgen.output import alone
 from gemmgen.output.folder import PACKAGE
 from gemmgen.render import render
 from gemmgen.render.parts import ROLES, file_of
+from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.tile import Rates
 from gemmgen.select.costs import Cost, Costs
+from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.plan import Plan, plans
 from gemmgen.select.tile_text import parse_tile
-from gemmgen.select.tuning_file import Tuning
+from gemmgen.select.tuning_file import Measured, Tuning
 from gemmgen.spec.parse import parse
 from gemmgen.tables.functions import OPS
 from gemmgen.verification.run.process import Subject
@@ -110,6 +112,23 @@ _TUNED = Tuning(
 )  # fmt: skip
 """A kernel that chooses among tiles by what they cost."""
 
+_STREAMING = """
+gemmgen: 1
+targets: [sm_90]
+kernels:
+  - {name: streaming, op: gemm, layout: NT, dtype: bf16, schedule: [tiled, gemv]}
+"""
+_OF_ROWS = "row_dot"
+_FOUR_COLUMNS = Tuning(
+    "", "sm_90", {},
+    {
+        "streaming": Measured(
+            (Rule((1, ANY, ANY), parse_tile("gemv 1x4x256 s1 w1")),), (), {}
+        )
+    },
+)  # fmt: skip
+"""Rows times a matrix without a tensor core, several columns in a program."""
+
 _FOR_OLDER = """
 gemmgen: 1
 targets: [{target}]
@@ -163,14 +182,23 @@ def _trained() -> tuple[Plan, ...]:
 def callers_of(module: str, function: str) -> tuple[tuple[Plan, str | None], ...]:
     """The kernels that call a function of a module, each with the file that does.
 
-    One for a function of epilogues. What warp-specialized kernels share is tried by
-    several, since layouts and operands decide what each does; the rest by the first.
+    One for a function of epilogues, or of products of rows. What warp-specialized
+    kernels share is tried by several, since layouts and operands decide what each does;
+    the rest by the first.
     """
     if function in OPS:
         return ((_caller_of(function), None),)
+    if function == _OF_ROWS:
+        return (_streaming(),)
     if module not in ROLES:
         return ((trial_plans()[0], None),)
     return tuple((one, one.specialized) for one in trial_plans() if one.specialized)
+
+
+@cache
+def _streaming() -> tuple[Plan, str]:
+    (plan,) = plans(parse(_STREAMING.encode(), "self-test"), [_FOUR_COLUMNS])
+    return plan, next(one for one in plan.files if SCHEDULES[one].memory_bound)
 
 
 @cache

@@ -33,6 +33,7 @@ from gemmgen.verification.interpret.hardware import (
 from gemmgen.verification.oracle.reference import torch_dtype
 
 _MOST = 2**31 - 1
+"""Of sizes; of programs along the first axis of a grid."""
 _MOST_ELEMENTS = 2**38
 """Of a matrix: more fits no GPU."""
 _DRAWN = 30
@@ -104,6 +105,10 @@ def _sizes(table: Any, draw: random.Random) -> Iterator[Sizes]:
         yield _whole([4 * _drawn(draw, 2**20) for _ in range(3)], draw)
     for axis in range(3):
         yield _whole([0 if i == axis else _drawn(draw, _MOST) for i in range(3)], draw)
+    for row in table:
+        if SCHEDULES[row.schedule].memory_bound:  # a program for every few columns
+            yield 1, _MOST * row.n, 1
+            yield 1, _MOST * row.n + 1, 1
 
 
 def _few_waves(row: Any, draw: random.Random) -> Iterator[Sizes]:
@@ -192,6 +197,7 @@ def _serving(plan: Plan, call: _Call) -> Iterator[int]:
             and schedule.unit in (None, call.gpu.unit)
             and row.runs_on(call.gpu, plan.product)
             and all(most is None or size <= most for size, most in limits)
+            and math.ceil(call.sizes[1] / row.tile.n) <= _MOST
             and (not row.full or _fills(row.tile, call))
             and all(
                 _describable(tensor)
