@@ -129,7 +129,7 @@ class ConsumerText(KernelText):
             f"RIGHT_K_MAJOR={along_k(self.right)}",
             *["LEFT_IN_REGISTERS=True"] * self.lhs_in_registers,
         ]
-        what = ["loads", "K", "k_iter", "wave", *sides]
+        what = ["loads", "K", "SPLIT_K", "k_iter", "wave", *sides]
         how = ["STAGES", "NUM_WGS", "CONSUMER", *how]
         return "\n".join(line(group, 12) for group in (what, how))
 
@@ -150,10 +150,10 @@ class ConsumerText(KernelText):
         if self.matrices:  # all parts of them come together
             lines.append("if part == 0:")
             lines.append("    mbarrier.wait(operand_full.index(CONSUMER), wave & 1)")
-        lines += [
-            f"{one.name} = {self.buffer_of(one.name)}.load(acc.type.layout){one.cast}"
-            for one in self.matrices
-        ]
+        for one in self.matrices:
+            part = f"{one.name}_part"
+            lines.append(f"{part} = {self.buffer_of(one.name)}")
+            lines.append(f"{one.name} = {part}.load(acc.type.layout){one.cast}")
         return lines
 
     @property
@@ -188,11 +188,20 @@ class ConsumerText(KernelText):
         return ["first_m += acc.shape[0]"] * self.swap_ab
 
     @property
+    def stored_whole(self) -> list[str]:
+        """What a tile waits for whose results lie where its operands were."""
+        return ["tma.store_wait(0)"] * self.shares
+
+    @property
     def freed(self) -> list[str]:
-        """What gives the operands' buffers back."""
-        waits = ["tma.store_wait(0)"] * self.shares
-        arrives = ["mbarrier.arrive(operand_empty.index(CONSUMER))"]
-        return [*waits, *arrives] if self.matrices else []
+        """What gives the operands' buffers back; they come for every part of K."""
+        if not self.matrices:
+            return []
+        return [
+            "else:",
+            "    mbarrier.wait(operand_full.index(CONSUMER), wave & 1)",
+            "mbarrier.arrive(operand_empty.index(CONSUMER))",
+        ]
 
     @property
     def last_stores(self) -> list[str]:

@@ -64,8 +64,8 @@ class Launch:
 
     `tensors` are the launcher's arguments and results in their order, floats among
     them; then come `sizes` and `values`. With `splits` a workspace comes between, in
-    which the parts of K meet, and their number after the sizes. An autotuned kernel has
-    no tile, and a grid that Triton calls.
+    which the parts of K meet, and their number after the sizes; `meeting` are the tiles
+    and the parts of each. An autotuned kernel has no tile, and a grid that Triton calls.
     """
 
     kernel: Any
@@ -77,13 +77,16 @@ class Launch:
     values: tuple[Any, ...]
     splits: bool = False
     programs: Any = field(init=False)
+    meeting: tuple[int, int] = field(init=False)
     scalars: tuple[Any, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the programs along each axis; put what follows tensors in order."""
-        self.programs = self.grid
+        self.programs, self.meeting = self.grid, (0, 1)
         if self.tile is not None:
             self.programs = self.grid(self.tile, self.sizes, self.device)
+        if self.splits:
+            self.meeting = self.tile.tiles(*self.sizes[:2]), self.programs[1]
         self.scalars = (*self.sizes, *self.parts, *self.values)
 
     def of_rows(self, M: int) -> "Launch":
@@ -109,12 +112,12 @@ class Launch:
     @property
     def parts(self) -> tuple[int, ...]:
         """In how many parts K comes, if it may come in several."""
-        return self.programs[1:] if self.splits else ()
+        return self.meeting[1:] if self.splits else ()
 
     @property
     def in_parts(self) -> bool:
         """Whether K comes in more than one part, so that programs meet."""
-        return self.splits and self.programs[1] > 1
+        return self.meeting[1] > 1
 
     @property
     def addresses(self) -> list[int | float]:
@@ -139,7 +142,7 @@ class Launch:
 
     def workspace(self) -> tuple[torch.Tensor, ...]:
         """Return the room in which the parts of K meet."""
-        return workspace(self.device, self.tile, *self.programs)
+        return workspace(self.device, self.tile, *self.meeting)
 
     def round(self, arguments: Sequence[Any]) -> None:
         """Make the compiled kernel's tensor maps round what is `to_tf32`.
@@ -164,25 +167,26 @@ def addresses_of(arguments: Sequence[Any]) -> list[int | float]:
 def workspace(
     device: torch.device, tile: Tile, tiles: int, parts: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return fp32 room for the parts of every tile, and a zeroed count for each.
+    """Return fp32 room for the parts of every tile, and zeroed counts.
 
-    Launches of one stream follow each other and share them; each leaves the counts at
+    There is one for each group of warps that may count for itself. Launches of one stream follow each other and share them; each leaves the counts at
     zero. A CUDA graph has its own, which every replay zeroes first.
     """
     words = tiles * parts * tile.m * tile.n if parts > 1 else 1
+    counts = tiles * max(1, tile.warpgroups)
     if INTERPRETED or torch.cuda.is_current_stream_capturing():
-        return new_workspace(device, words, tiles)
+        return new_workspace(device, words, counts)
     stream = torch.cuda.current_stream(device)
     found = WORKSPACES.get((device.index, stream.cuda_stream))
-    if found is None or found[0].numel() < words or found[1].numel() < tiles:
-        found = new_workspace(device, words, max(tiles, 1024))
+    if found is None or found[0].numel() < words or found[1].numel() < counts:
+        found = new_workspace(device, words, max(counts, 1024))
         WORKSPACES[device.index, stream.cuda_stream] = found
     return found
 
 
 def new_workspace(
-    device: torch.device, words: int, tiles: int
+    device: torch.device, words: int, counts: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return uninitialized parts and zeroed counts."""
     parts = torch.empty(words, dtype=torch.float32, device=device)
-    return parts, torch.zeros(tiles, dtype=torch.int32, device=device)
+    return parts, torch.zeros(counts, dtype=torch.int32, device=device)

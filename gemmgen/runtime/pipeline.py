@@ -26,7 +26,7 @@ from .blocks import (
     side,
     wait_for_products,
 )
-from .device import swizzle
+from .device import split_range, swizzle
 from .tile import MOST_STORED
 
 MOST_STORED = gl.constexpr(MOST_STORED)
@@ -47,6 +47,23 @@ def tiles_of(
     start = tl.program_id(0) + CONSUMER * PINGPONG * tl.num_programs(0)
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     return start, tiles, (1 + PINGPONG) * tl.num_programs(0)
+
+
+@gluon.jit
+def split_of_k(K, SPLIT_K, BLOCK_K: gl.constexpr):
+    """Where this program's part of K begins and ends; one that has no block is empty."""
+    if SPLIT_K == 1:
+        return 0, K
+    else:
+        k_begin, k_end = split_range(K, SPLIT_K, BLOCK_K)
+        return min(k_begin, k_end), k_end
+
+
+@gluon.jit
+def blocks_of_k(K, SPLIT_K, BLOCK_K: gl.constexpr):
+    """How many K blocks this program has of each of its tiles."""
+    k_begin, k_end = split_of_k(K, SPLIT_K, BLOCK_K)
+    return tl.cdiv(k_end - k_begin, BLOCK_K)
 
 
 @gluon.jit
@@ -91,13 +108,14 @@ def load_operands(
 
 @gluon.jit
 def produce(
-    loads, operands,
+    loads, operands, SPLIT_K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
 ):  # fmt: skip
     """Load the K blocks of every tile of this program, each when its stage is empty."""
     a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K = loads
+    k_begin, k_end = split_of_k(K, SPLIT_K, BLOCK_K)
     left_desc = b_desc if SWAP_AB else a_desc
     BITS: gl.constexpr = (
         (BLOCK_M + BLOCK_N) * BLOCK_K * left_desc.dtype.primitive_bitwidth
@@ -108,7 +126,7 @@ def produce(
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
         tile_m, tile_n = swizzle(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         first_m, first_n = tile_m * BLOCK_M, tile_n * BLOCK_N
-        for k in range(0, K, BLOCK_K):
+        for k in range(k_begin, k_end, BLOCK_K):
             stage = k_iter % STAGES
             bar = full.index(stage)
             mbarrier.wait(empty.index(stage), ((k_iter // STAGES) & 1) ^ 1)
@@ -132,7 +150,7 @@ def produce(
 
 @gluon.jit
 def multiply(
-    loads, K, k_iter, wave, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
+    loads, K, SPLIT_K, k_iter, wave, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     CONSUMER: gl.constexpr, LEFT_K_MAJOR: gl.constexpr, RIGHT_K_MAJOR: gl.constexpr,
     LEFT_IN_REGISTERS: gl.constexpr = False,
@@ -148,7 +166,7 @@ def multiply(
     PIECES: gl.constexpr = pieces_of(COLUMNS, columns_of(NUM_WGS))
     sums = no_sums(ROWS, PIECES, left_smem.dtype)
     SUM: gl.constexpr = sums[0].type.layout if LEFT_IN_REGISTERS else None
-    k_blocks = tl.cdiv(K, BLOCK_K)
+    k_blocks = blocks_of_k(K, SPLIT_K, BLOCK_K)
     if PINGPONG:
         mbarrier.wait(order.index(CONSUMER), (wave & 1) ^ (1 - CONSUMER))
     for k in range(k_blocks):
@@ -165,7 +183,8 @@ def multiply(
         k_iter += 1
     if not LEFT_IN_REGISTERS:
         sums = wait_for_products(sums, 0)
-        mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES))
+        some = True if SPLIT_K == 1 else k_blocks > 0
+        mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES), pred=some)
     if PINGPONG:
         mbarrier.arrive(order.index(1 - CONSUMER))
         k_iter += k_blocks
@@ -196,14 +215,14 @@ def parts_of(sums):
 
 @gluon.jit
 def run_consumer(
-    consume: gl.constexpr, sums, loads, M, N, K,
+    consume: gl.constexpr, sums, loads, M, N, K, SPLIT_K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     CONSUMER: gl.constexpr,
 ):  # fmt: skip
     """Call the kernel's own: no parameter may stand in a list of roles."""
     consume(
-        *sums, loads, M, N, K,
+        *sums, loads, M, N, K, SPLIT_K,
         BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS, CONSUMER,
     )  # fmt: skip
 
@@ -238,7 +257,7 @@ def rings_of(
 
 @gluon.jit
 def specialize(
-    consume: gl.constexpr, sums, a_desc, b_desc, operands, M, N, K,
+    consume: gl.constexpr, sums, a_desc, b_desc, operands, M, N, K, SPLIT_K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr = True,
@@ -251,27 +270,27 @@ def specialize(
     if NUM_WGS == 3:
         gl.warp_specialize([  # roles; warps of the others; their threads' registers
             (run_consumer, (
-                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
-                STAGES, NUM_WGS, 0)),
+                consume, sums, loads, M, N, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, 0)),
             (run_consumer, (
-                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
-                STAGES, NUM_WGS, 1)),
+                consume, sums, loads, M, N, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, 1)),
             (run_consumer, (
-                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
-                STAGES, NUM_WGS, 2)),
+                consume, sums, loads, M, N, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, 2)),
             (produce, (
-                inputs, operands, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
-                A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
+                inputs, operands, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES,
+                NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
         ], [4, 4, 4], [160, 160, 24])  # fmt: skip
     else:
         gl.warp_specialize([
             (run_consumer, (
-                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
-                STAGES, NUM_WGS, 0)),
+                consume, sums, loads, M, N, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, 0)),
             (run_consumer, (
-                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
-                STAGES, NUM_WGS, 1)),
+                consume, sums, loads, M, N, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, 1)),
             (produce, (
-                inputs, operands, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
-                A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
+                inputs, operands, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES,
+                NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
         ], [4, 4], [240, 24])  # fmt: skip

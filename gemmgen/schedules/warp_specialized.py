@@ -252,7 +252,7 @@ SCHEDULE = Schedule(
     why_not, sizes, search, shared_memory,
     constants=(*TILE, "STAGES", "NUM_WGS"),
     described=frozenset({"inputs", "operands", "results"}),
-    persistent=True, specialized=True, unit="wgmma",
+    splits=True, persistent=True, specialized=True, unit="wgmma",
     by_pointers=by_pointers, transposes=transposes, from_registers=from_registers,
     composes=composes,
     misshapen=misshapen, powers_of_two=powers_of_two,
