@@ -97,7 +97,7 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     rates, schedule = target.rates, schedule_of(tile)
     tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
     parts = parts_of(sizes, tile, target)
-    turns = math.ceil(tiles * parts / target.sms)
+    turns = tile.launched.turns(tiles, parts, target.sms)
     together = min(1 if schedule.persistent else resident(tile, product, target), turns)
     blocks = math.ceil(math.ceil(k / tile.k) / parts)
     starts = row_bytes(sizes, product)

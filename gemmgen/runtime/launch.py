@@ -64,8 +64,8 @@ class Launch:
 
     `tensors` are the launcher's arguments and results in their order, floats among
     them; then come `sizes` and `values`. With `splits` a workspace comes between, in
-    which the parts of K meet, and their number after the sizes; `meeting` are the tiles
-    and the parts of each. An autotuned kernel has no tile, and a grid that Triton calls.
+    which the parts of K meet, and their number after the sizes; `meeting` counts tiles,
+    and parts of each. An autotuned kernel has no tile, and a grid that Triton calls.
     """
 
     kernel: Any
@@ -167,10 +167,11 @@ def addresses_of(arguments: Sequence[Any]) -> list[int | float]:
 def workspace(
     device: torch.device, tile: Tile, tiles: int, parts: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return fp32 room for the parts of every tile, and zeroed counts.
+    """Return fp32 room for the parts of every tile, and zeroed counts of them.
 
-    There is one for each group of warps that may count for itself. Launches of one stream follow each other and share them; each leaves the counts at
-    zero. A CUDA graph has its own, which every replay zeroes first.
+    Groups of warps may each have a count of a tile. Launches of one stream follow each
+    other and share them; each leaves the counts at zero. A CUDA graph has its own,
+    which every replay zeroes first.
     """
     words = tiles * parts * tile.m * tile.n if parts > 1 else 1
     counts = tiles * max(1, tile.warpgroups)

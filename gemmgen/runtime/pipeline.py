@@ -51,7 +51,7 @@ def tiles_of(
 
 @gluon.jit
 def split_of_k(K, SPLIT_K, BLOCK_K: gl.constexpr):
-    """Where this program's part of K begins and ends; one that has no block is empty."""
+    """Where this program's part of K begins and ends: at once where it has no block."""
     if SPLIT_K == 1:
         return 0, K
     else:
@@ -150,7 +150,7 @@ def produce(
 
 @gluon.jit
 def multiply(
-    loads, K, SPLIT_K, k_iter, wave, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
+    loads, k_blocks, SPLIT_K, k_iter, wave, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     CONSUMER: gl.constexpr, LEFT_K_MAJOR: gl.constexpr, RIGHT_K_MAJOR: gl.constexpr,
     LEFT_IN_REGISTERS: gl.constexpr = False,
@@ -166,7 +166,6 @@ def multiply(
     PIECES: gl.constexpr = pieces_of(COLUMNS, columns_of(NUM_WGS))
     sums = no_sums(ROWS, PIECES, left_smem.dtype)
     SUM: gl.constexpr = sums[0].type.layout if LEFT_IN_REGISTERS else None
-    k_blocks = blocks_of_k(K, SPLIT_K, BLOCK_K)
     if PINGPONG:
         mbarrier.wait(order.index(CONSUMER), (wave & 1) ^ (1 - CONSUMER))
     for k in range(k_blocks):

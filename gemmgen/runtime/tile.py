@@ -22,6 +22,9 @@ MIN_K_BLOCKS_PER_SPLIT = (
     4  # K blocks of a part with FILL, half as many with 2 * FILL, one with 4 * FILL
 )
 
+# Schedules whose programs go from tile to tile, as many as there are SMs for each part.
+WALKING = ("persistent", "warp_specialized")
+
 # What torch and Triton call types, by the names that users know.
 TYPE_NAMES = {
     "fp16": ("float16", "float16"),
@@ -142,14 +145,22 @@ class Tile(NamedTuple):
             return self.split_k
         times = self.split_k // FILL
         most = cdiv(K, MIN_K_BLOCKS_PER_SPLIT // times * self.k)
+        if self.schedule in WALKING:  # in so many turns
+            return max(1, min(sms // max(1, cdiv(tiles, times)), most))
         return max(1, min(times * sms // max(1, tiles), most))
+
+    def turns(self, tiles: int, parts: int, sms: int) -> int:
+        """Return how many programs, or tiles of one, an SM has in turn."""
+        if self.schedule in WALKING:
+            return cdiv(tiles, max(1, sms // parts))
+        return cdiv(tiles * parts, sms)
 
     def work(self, M: int, N: int, K: int, sms: int, rates: Rates) -> Work:
         """Return what such sizes make a GPU of so many SMs do."""
         high, wide = cdiv(M, self.m), cdiv(N, self.n)
         tiles = high * wide
         parts = self.splits(tiles, K, sms)
-        turns = cdiv(tiles * parts, sms)
+        turns = self.turns(tiles, parts, sms)
         line = rates.element * K
         held = high * N + wide * M  # rows of A and B that lie in a matrix
         return Work(

@@ -1,6 +1,6 @@
 """Producer and consumer warps; all matrices through descriptors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product as every
 
 from gemmgen.hardware.targets import Rates, Target
@@ -15,7 +15,7 @@ from gemmgen.schedules.parts.schedule import (
     too_small,
 )
 from gemmgen.schedules.parts.search import MOST_STAGES, k_blocks, not_by_descriptors
-from gemmgen.schedules.parts.tile import GROUP_M, Product, Tile
+from gemmgen.schedules.parts.tile import FILL, GROUP_M, Product, Tile
 from gemmgen.tables.dtypes import MMAS
 
 _NAME = "warp_specialized"
@@ -32,6 +32,8 @@ _HELD: tuple[Size, ...] = (
 )
 """The same of tf32, which reads both sides from shared memory or one from registers
 (NT and NN, four shapes each, H200)."""
+_Sides = tuple[int, int, int]
+"""m, n, warps."""
 _WARPS = (4, 8, 12)
 _STEP, _LARGEST, _ALONG_M = 8, 256, 64
 """Of what the side is a multiple that consumers do not cut, what it is at most; of what
@@ -45,6 +47,8 @@ _COMPOSED = {
 }
 """Rows of tiles by their columns and warps: what won some of 129 shapes of models, of
 72 to 2200 rows, against tiles of 64, 128 and 256 (bf16 NT, H200)."""
+_IN_PARTS = (FILL, 2 * FILL)
+"""Parts of K that all are timed with too: for each SM one or two programs in turn."""
 _DEEPEST = 12
 """Stages that tiles of few rows have room for, and use: 72 x 64 is fastest with 12."""
 
@@ -100,11 +104,21 @@ def search(product: Product) -> Iterator[Tile]:
         rows, columns = (m, n) if turned else (n, m)
         yield Tile(rows, columns, k, GROUP_M, MOST_STAGES, warps, _NAME)
     (line,) = k_blocks(product, 1)
-    for (n, warps), sides in _COMPOSED.items():
-        for m in sides:
-            tile = Tile(m, n, line, GROUP_M, _DEEPEST, warps, _NAME)
-            if not why_not_compiled(tile, product):
-                yield tile
+    sides = [(m, n, warps) for (n, warps), rows in _COMPOSED.items() for m in rows]
+    yield from _deep(sides, line, (1, *_IN_PARTS), product)
+    both = [(m, n, warps) if turned else (n, m, warps) for m, n, warps in shapes]
+    others = [one for one in both if one not in sides]
+    yield from _deep(others, line, _IN_PARTS, product)
+
+
+def _deep(
+    sides: Iterable[_Sides], k: int, parts: Iterable[int], product: Product
+) -> Iterator[Tile]:
+    """Tiles of such sides that compile, with all parts of K, as deep as any fits."""
+    for (m, n, warps), split_k in every(sides, parts):
+        tile = Tile(m, n, k, GROUP_M, _DEEPEST, warps, _NAME, split_k)
+        if not why_not_compiled(tile, product):
+            yield tile
 
 
 def by_pointers(kind: str) -> frozenset[str]:

@@ -215,11 +215,16 @@ def _predicted(plan: Plan, row: Row, call: _Call) -> float:
     }
     block, once, launch = (float(f"{value:.4g}") for value in timed[:-1])
     high, wide = math.ceil(m / tile.m), math.ceil(n / tile.n)
-    parts = tile.split_k
+    parts, walks = tile.split_k, SCHEDULES[tile.schedule].persistent
     if parts < 0:  # as many as there are SMs for, of four blocks at least
         most = math.ceil(k / (4 // -parts * tile.k))
-        parts = max(1, min(-parts * call.sms // (high * wide), most))
+        here = -parts * call.sms // (high * wide)
+        if walks:
+            here = call.sms // math.ceil(high * wide / -parts)
+        parts = max(1, min(here, most))
     turns = math.ceil(high * wide * parts / call.sms)
+    if walks:  # each program has tiles of one part
+        turns = math.ceil(high * wide / max(1, call.sms // parts))
     loop = turns * (math.ceil(math.ceil(k / tile.k) / parts) * block + once)
     stored = max(product.out_bytes, product.tile_bytes)
     once_each = product.bytes * k * (m + n) + stored * m * n
