@@ -46,7 +46,7 @@ _SHARED = {
         "boxes_of", "buffers", "cut", "finishes_sums", "part_buffers", "ring",
         "store_buffers", "store_piece", "sums_of_splits",
     },
-    "pipeline": {"blocks_of_k", "multiply", "parts_of", "specialize", "tiles_of"},
+    "pipeline": {"multiply", "parts_of", "specialize", "tiles_of"},
     "functions": {op.name for op in OPS.values() if not op.in_place},
     "support": {"rows"},
     "tile": {"ANY", "FILL", "FULL", "Rates", "Tile"},

@@ -98,8 +98,7 @@ class ScheduleText:
         text = self.kernel
         if not isinstance(text, SpecializedText):
             return []
-        parts = ["parts_of"] * text.swap_ab
-        return ["blocks_of_k", "multiply", *parts, "specialize", "tiles_of"]
+        return ["multiply", *["parts_of"] * text.swap_ab, "specialize", "tiles_of"]
 
     @property
     def _addressed(self) -> str:

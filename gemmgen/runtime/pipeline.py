@@ -51,19 +51,12 @@ def tiles_of(
 
 @gluon.jit
 def split_of_k(K, SPLIT_K, BLOCK_K: gl.constexpr):
-    """Where this program's part of K begins and ends: at once where it has no block."""
+    """Where this program's split of K begins, and how long it is: 0 if nothing is left."""
     if SPLIT_K == 1:
         return 0, K
     else:
         k_begin, k_end = split_range(K, SPLIT_K, BLOCK_K)
-        return min(k_begin, k_end), k_end
-
-
-@gluon.jit
-def blocks_of_k(K, SPLIT_K, BLOCK_K: gl.constexpr):
-    """How many K blocks this program has of each of its tiles."""
-    k_begin, k_end = split_of_k(K, SPLIT_K, BLOCK_K)
-    return tl.cdiv(k_end - k_begin, BLOCK_K)
+        return k_begin, max(0, k_end - k_begin)
 
 
 @gluon.jit
@@ -108,14 +101,14 @@ def load_operands(
 
 @gluon.jit
 def produce(
-    loads, operands, SPLIT_K,
+    loads, operands, k_begin, K, SPLIT_K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
 ):  # fmt: skip
     """Load the K blocks of every tile of this program, each when its stage is empty."""
-    a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K = loads
-    k_begin, k_end = split_of_k(K, SPLIT_K, BLOCK_K)
+    a_desc, b_desc, a_smem, b_smem, full, empty, M, N = loads
+    first_k = 0 if SPLIT_K == 1 else k_begin
     left_desc = b_desc if SWAP_AB else a_desc
     BITS: gl.constexpr = (
         (BLOCK_M + BLOCK_N) * BLOCK_K * left_desc.dtype.primitive_bitwidth
@@ -126,7 +119,7 @@ def produce(
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
         tile_m, tile_n = swizzle(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         first_m, first_n = tile_m * BLOCK_M, tile_n * BLOCK_N
-        for k in range(k_begin, k_end, BLOCK_K):
+        for k in range(first_k, first_k + K, BLOCK_K):
             stage = k_iter % STAGES
             bar = full.index(stage)
             mbarrier.wait(empty.index(stage), ((k_iter // STAGES) & 1) ^ 1)
@@ -150,7 +143,7 @@ def produce(
 
 @gluon.jit
 def multiply(
-    loads, k_blocks, SPLIT_K, k_iter, wave, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
+    loads, K, SPLIT_K, k_iter, wave, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     CONSUMER: gl.constexpr, LEFT_K_MAJOR: gl.constexpr, RIGHT_K_MAJOR: gl.constexpr,
     LEFT_IN_REGISTERS: gl.constexpr = False,
@@ -166,6 +159,7 @@ def multiply(
     PIECES: gl.constexpr = pieces_of(COLUMNS, columns_of(NUM_WGS))
     sums = no_sums(ROWS, PIECES, left_smem.dtype)
     SUM: gl.constexpr = sums[0].type.layout if LEFT_IN_REGISTERS else None
+    k_blocks = tl.cdiv(K, BLOCK_K)
     if PINGPONG:
         mbarrier.wait(order.index(CONSUMER), (wave & 1) ^ (1 - CONSUMER))
     for k in range(k_blocks):
@@ -228,7 +222,7 @@ def run_consumer(
 
 @gluon.jit
 def rings_of(
-    a_desc, b_desc, M, N, K,
+    a_desc, b_desc, M, N,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
     STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
@@ -247,7 +241,7 @@ def rings_of(
     full, empty = ring(STAGES, NUM_WGS)
     CONSUMERS: gl.constexpr = NUM_WGS + (NUM_WGS == 1)
     order = bars(CONSUMERS, NUM_WGS == 1)
-    inputs = (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K)
+    inputs = (a_desc, b_desc, a_smem, b_smem, full, empty, M, N)
     if SWAP_AB:
         return inputs, (b_smem, a_smem, full, empty, order)
     else:
@@ -262,8 +256,9 @@ def specialize(
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr = True,
 ):  # fmt: skip
     """Run the roles beside each other. The first has the kernel's own four warps."""
+    k_begin, K = split_of_k(K, SPLIT_K, BLOCK_K)
     inputs, loads = rings_of(
-        a_desc, b_desc, M, N, K,
+        a_desc, b_desc, M, N,
         BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB,
     )  # fmt: skip
     if NUM_WGS == 3:
@@ -278,8 +273,8 @@ def specialize(
                 consume, sums, loads, M, N, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
                 GROUP_M, STAGES, NUM_WGS, 2)),
             (produce, (
-                inputs, operands, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES,
-                NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
+                inputs, operands, k_begin, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
         ], [4, 4, 4], [160, 160, 24])  # fmt: skip
     else:
         gl.warp_specialize([
@@ -290,6 +285,6 @@ def specialize(
                 consume, sums, loads, M, N, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
                 GROUP_M, STAGES, NUM_WGS, 1)),
             (produce, (
-                inputs, operands, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES,
-                NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
+                inputs, operands, k_begin, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
         ], [4, 4], [240, 24])  # fmt: skip

@@ -89,10 +89,9 @@ class Pipelined(Variant):
         m, n, k = self.block.m, self.block.n, self.block.k
         yield numbered(plan, Case((2 * m + rows,), n + unit, unit))
         yield numbered(plan, Case((m,), n, 14 * k, CANCELLING))
-        more = Case(
-            (4 * m + rows,), n, (self.parts * self.stages + 1) * k + unit, "wide"
-        )
-        yield numbered(plan, replace(more, given=False))
+        long = (self.parts * self.stages + 1) * k + unit
+        more = Case((4 * m + rows,), n, long, "wide", given=False)
+        yield numbered(plan, more)
 
 
 def _unit(plan: Plan) -> int:

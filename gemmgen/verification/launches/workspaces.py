@@ -23,9 +23,7 @@ class Workspaces:
             return
         tiles = math.ceil(values["M"] / values["BLOCK_M"])
         tiles *= math.ceil(values["N"] / values["BLOCK_N"])
-        counts = tiles * values.get(
-            "NUM_WGS", 1
-        )  # groups of warps count for themselves
+        counts = tiles * values.get("NUM_WGS", 1)  # each group of warps has its own
         kinds = launched.function.compiled.src.signature
         if (kinds["partials_ptr"], kinds["counters_ptr"]) != ("*fp32", "*i32"):
             raise Wrong(
