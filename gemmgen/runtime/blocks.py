@@ -244,9 +244,8 @@ def sum_vectors(kept, first_ptr, SPLIT_K, STEP: gl.constexpr):
     LAYOUT: gl.constexpr = kept.type.layout
     offs = offsets_in(kept)
     total = gl.zeros(kept.shape, gl.float32, LAYOUT)
-    for _ in range(SPLIT_K):
-        total += tl.load(first_ptr + offs, cache_modifier=".cg")
-        first_ptr += STEP
+    for i in range(SPLIT_K):
+        total += tl.load(first_ptr + i * STEP + offs, cache_modifier=".cg")
     return total
 
 

@@ -51,12 +51,12 @@ def tiles_of(
 
 @gluon.jit
 def split_of_k(K, SPLIT_K, BLOCK_K: gl.constexpr):
-    """Where this program's split of K begins, and how long it is: 0 if nothing is left."""
+    """Where a program's split of K begins, and its length: below 1 if it is empty."""
     if SPLIT_K == 1:
         return 0, K
     else:
         k_begin, k_end = split_range(K, SPLIT_K, BLOCK_K)
-        return k_begin, max(0, k_end - k_begin)
+        return k_begin, k_end - k_begin
 
 
 @gluon.jit

@@ -52,6 +52,10 @@ _IN_PARTS = (FILL, 2 * FILL)
 _DEEPEST = 12
 """Stages that tiles of few rows have room for, and use: 72 x 64 is fastest with 12."""
 
+_MEETING = {2: 24, 3: 120}
+"""Bytes that parts of K take more, by consumers: the most of 23 tiles of four kernels
+(Triton 3.6 and 3.9), of which some take up to 48, and 124, less."""
+
 _HELD_AT_LEAST, _TAKEN = 90e-9, 0.039e-9
 """Seconds of a consumer from a block's arrival to its left side in registers, and for
 each element of that (tf32 NN, 4096^3, H200: a block of 128x128x32 takes 0.41 us,
@@ -200,6 +204,8 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     barriers = 2 * round_up(8 * tile.stages, 16) + (32 if takes_turns(tile) else 0)
     passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
     passed += 16 * (consumers(tile) - 2)
+    if tile.split_k != 1:
+        passed += _MEETING[consumers(tile)]
     whole = tile.m if transposes(product.kind, product.layout) else tile.n
     more = len(pieces(whole, most_columns(tile.warpgroups))) - 1
     passed += (36 if product.matrix_bytes else 28) * more + 16 * bool(more)
@@ -211,6 +217,14 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     return (
         tile.stages * stage + of_wg * product.matrix_bytes + results + barriers + passed
     )
+
+
+def spills(tile: Tile, product: Product) -> bool:
+    """Of three consumers that meet, what roles share does not stay in registers.
+
+    From 8 to 144 bytes spill, outside of loops, of nearly all such tiles.
+    """
+    return tile.split_k != 1 and consumers(tile) == 3
 
 
 def registers(tile: Tile, product: Product) -> int:
@@ -271,7 +285,7 @@ SCHEDULE = Schedule(
     composes=composes,
     misshapen=misshapen, powers_of_two=powers_of_two,
     why_not_compiled=why_not_compiled,
-    registers=registers, most_accumulated=most_accumulated, threads=threads,
-    spare_tiles=spare_tiles,
+    spills=spills, registers=registers, most_accumulated=most_accumulated,
+    threads=threads, spare_tiles=spare_tiles,
     waits=waits, between_tiles=between_tiles, last_epilogues=last_epilogues,
 )  # fmt: skip

@@ -89,7 +89,7 @@ class Pipelined(Variant):
         m, n, k = self.block.m, self.block.n, self.block.k
         yield numbered(plan, Case((2 * m + rows,), n + unit, unit))
         yield numbered(plan, Case((m,), n, 14 * k, CANCELLING))
-        long = (self.parts * self.stages + 1) * k + unit
+        long = (self.parts * self.stages - 1) * k + unit
         more = Case((4 * m + rows,), n, long, "wide", given=False)
         yield numbered(plan, more)
 

@@ -185,7 +185,7 @@ _SAME: dict[str, tuple[_Same, ...]] = {
     "_runtime/launch.py": (
         _Same("always taken", "if parts > 1 else 1", _MORE_ROOM),
         _Same("bound moved by one", "parts > 1", _MORE_ROOM),
-        _Same("bound moved by one", "found[1].numel() < tiles", _ANEW),
+        _Same("bound moved by one", "found[1].numel() < counts", _ANEW),
     ),
     "_runtime/packed.py": (
         _Same("statement dropped", "super().__init__()", _DICT),

@@ -19,20 +19,15 @@ from gemmgen.verification.faults.pipelines import same_pipeline
 class Mutant:
     """A faulty module; `equivalent` says why no test could tell it, if none can.
 
-    `untried` says why none could in the interpreter, where a GPU might. `file` is that
-    of the schedules whose kernel has the fault; None if every launch may have it.
+    `file` is that of the schedules whose kernel has the fault; None if every launch may
+    have it.
     """
 
     name: str
     family: str
     source: str
     equivalent: str | None = None
-    untried: str | None = None
     file: str | None = None
-
-    def excuse(self, device: str) -> str:
-        """Why it may survive on a device; nothing if it may not."""
-        return self.equivalent or (device == "cpu" and self.untried) or ""
 
 
 EQUIVALENT = {
@@ -40,14 +35,6 @@ EQUIVALENT = {
     "part runs past the end of K": "blocks beyond K are loaded as 0",
 }
 """Families that compute the same as the kernel, with the reason."""
-
-_IN_TURN = "programs of the interpreter run one after the other"
-UNTRIED = {
-    "barrier dropped": _IN_TURN,
-    "atomic relaxed": _IN_TURN,
-    "every part reduces": _IN_TURN,
-}
-"""Families that only programs beside each other can tell, with the reason."""
 
 _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
 _ONE_ROW = "gemv has a program for each row, so none is beyond M"
@@ -77,7 +64,6 @@ def mutants(plan: Plan, stem: str, source: str) -> Iterator[Mutant]:
             or _same_in_whole_lines(one.family, file)
             or same_pipeline(one.family, one.statement, one.node)
             or _same_parts(plan, one.family),
-            UNTRIED.get(one.family),
             file,
         )
 
