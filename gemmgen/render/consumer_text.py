@@ -129,7 +129,7 @@ class ConsumerText(KernelText):
             f"RIGHT_K_MAJOR={along_k(self.right)}",
             *["LEFT_IN_REGISTERS=True"] * self.lhs_in_registers,
         ]
-        what = ["loads", "K", "SPLIT_K", "k_iter", "wave", *sides]
+        what = ["loads", "K", "k_iter", "wave", *sides]
         how = ["STAGES", "NUM_WGS", "CONSUMER", *how]
         return "\n".join(line(group, 12) for group in (what, how))
 

@@ -51,12 +51,12 @@ def tiles_of(
 
 @gluon.jit
 def split_of_k(K, SPLIT_K, BLOCK_K: gl.constexpr):
-    """Where a program's split of K begins, and its length: below 1 if it is empty."""
+    """Where this program's split of K begins, and its length, which may be 0."""
     if SPLIT_K == 1:
         return 0, K
     else:
         k_begin, k_end = split_range(K, SPLIT_K, BLOCK_K)
-        return k_begin, k_end - k_begin
+        return k_begin, max(0, k_end - k_begin)
 
 
 @gluon.jit
@@ -143,7 +143,7 @@ def produce(
 
 @gluon.jit
 def multiply(
-    loads, K, SPLIT_K, k_iter, wave, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
+    loads, K, k_iter, wave, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     CONSUMER: gl.constexpr, LEFT_K_MAJOR: gl.constexpr, RIGHT_K_MAJOR: gl.constexpr,
     LEFT_IN_REGISTERS: gl.constexpr = False,
@@ -176,8 +176,7 @@ def multiply(
         k_iter += 1
     if not LEFT_IN_REGISTERS:
         sums = wait_for_products(sums, 0)
-        some = True if SPLIT_K == 1 else k_blocks > 0
-        mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES), pred=some)
+        mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES))
     if PINGPONG:
         mbarrier.arrive(order.index(1 - CONSUMER))
         k_iter += k_blocks

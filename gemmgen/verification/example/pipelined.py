@@ -29,8 +29,8 @@ _COMPOSED = {1: 32, 2: 56, 3: 136}
 _ALONG_M = {1: 32, 2: 192, 3: 64}
 """By the same, sides of one, three and two pieces; those of a matrix that lies along
 them, whose pieces are lines of 128 bytes at least."""
-_SPLIT = {1: 3, 2: 2, 3: 4}
-"""By the same, the parts of K that it is tried with too."""
+_SPLIT = {1: 20, 2: 2, 3: 3}
+"""By the same, the parts of K that it is tried with too: more than 16, and few."""
 _WALKS = 2
 """Programs of each part of K, of which each has several tiles."""
 _HALVED = 256

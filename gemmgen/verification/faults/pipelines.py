@@ -228,7 +228,6 @@ def _tiles() -> Iterator[tuple[str, Edit]]:
     yield "corner's coordinates swapped", swapped_corner
     yield "consumers of one number", misnumbered
     yield "block of another split", replaced("0 if SPLIT_K == 1 else k_begin", "0")
-    yield "stage released that is not read", passed_as("pred", "some", "True")
     yield "place of another", replaced("tile * NUM_WGS + WG", "tile")
     yield "split of another", replaced("i * STEP", "0")
     yield "sum turned otherwise than kept", replaced(

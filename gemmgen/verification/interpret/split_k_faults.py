@@ -20,8 +20,6 @@ def split_k_faults(sums: Iterable[str]) -> Iterator[tuple[str, Edit]]:
     for place in ("tl.program_id(0)", "place"):
         yield "count not reset", _statement(f"tl.store(counters_ptr + {place}, 0)")
     yield "counted before it is kept", _counted_first
-    for step in ("SIZE", "STEP"):
-        yield "summed in the order of arrival", _from_own_part(step)
     yield "count compared with one less", _earlier
     yield "no part reduces", _compared(ast.Lt())
     yield "every part reduces", _compared(ast.GtE())
@@ -115,18 +113,6 @@ def _counted_first(node: ast.AST) -> ast.AST | None:
     kept = getattr(new, name)[:-1]
     setattr(new, name, [counted, *kept, ast.Return(ast.Name("last", ast.Load()))])
     return new
-
-
-def _from_own_part(step: str) -> Edit:
-    """The sum begun at the split of the program that sums."""
-
-    def edit(node: ast.AST) -> ast.AST | None:
-        if not isinstance(node, ast.BinOp) or ast.unparse(node) != f"i * {step}":
-            return None
-        own = f"(i + tl.program_id(1)) % SPLIT_K * {step}"
-        return ast.parse(own, mode="eval").body
-
-    return edit
 
 
 def _relaxed(node: ast.AST) -> ast.AST | None:
