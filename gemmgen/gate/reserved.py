@@ -12,7 +12,17 @@ _IN_LAUNCHERS = ("batch", "out", "schedules", "sizes", "tile")
 _IN_KERNELS = (
     *("acc", "first_m", "first_n", "k", "k_begin"),
     *("k_end", "k_iter", "loads", "operand_empty"),
-    *("operand_full", "operands", "part", "parts", "products", "start", "step", "sums"),
+    *(
+        "operand_full",
+        "operands",
+        "part",
+        "parts",
+        "place",
+        "products",
+        "start",
+        "step",
+        "sums",
+    ),
     *("tile_m", "tile_n", "tiles", "wave"),
 )
 OF_TRITON = (

@@ -198,7 +198,7 @@ class ConsumerText(KernelText):
         if not self.matrices:
             return []
         return [
-            "else:",
+            "else:  # operands come with every split",
             "    mbarrier.wait(operand_full.index(CONSUMER), wave & 1)",
             "mbarrier.arrive(operand_empty.index(CONSUMER))",
         ]
