@@ -157,6 +157,15 @@ class ConsumerText(KernelText):
         return lines
 
     @property
+    def decorator(self) -> str:
+        """`@gluon.jit`, told that M needs no kernel of its own where no pointer runs.
+
+        Of an M that is a multiple of 16 masks of pointers along it are wider.
+        """
+        told = "" if "m" in self._pointer_axes else '(do_not_specialize=["M"])'
+        return f"@gluon.jit{told}"
+
+    @property
     def _pointer_axes(self) -> list[str]:
         """The axes that some pointer is indexed by."""
         vectors = [one for one in self.plan.tensors if not one.is_matrix]
