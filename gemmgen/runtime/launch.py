@@ -12,7 +12,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as GluonDes
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from .support import INTERPRETED
-from .tile import TYPE_NAMES, Tile
+from .tile import TYPE_NAMES, Tile, cdiv
 
 # Whether descriptors can be asked to round, as those of newer Tritons can.
 ROUNDS = "round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__
@@ -174,7 +174,7 @@ def workspace(
     which every replay zeroes first.
     """
     words = tiles * parts * tile.m * tile.n if parts > 1 else 1
-    counts = tiles * max(1, tile.warpgroups)
+    counts = tiles * cdiv(tile.warps, 4)
     if INTERPRETED or torch.cuda.is_current_stream_capturing():
         return new_workspace(device, words, counts)
     stream = torch.cuda.current_stream(device)

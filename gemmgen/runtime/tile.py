@@ -149,18 +149,12 @@ class Tile(NamedTuple):
             return max(1, min(sms // max(1, cdiv(tiles, times)), most))
         return max(1, min(times * sms // max(1, tiles), most))
 
-    def turns(self, tiles: int, parts: int, sms: int) -> int:
-        """Return how many programs, or tiles of one, an SM has in turn."""
-        if self.schedule in WALKING:
-            return cdiv(tiles, max(1, sms // parts))
-        return cdiv(tiles * parts, sms)
-
     def work(self, M: int, N: int, K: int, sms: int, rates: Rates) -> Work:
         """Return what such sizes make a GPU of so many SMs do."""
         high, wide = cdiv(M, self.m), cdiv(N, self.n)
         tiles = high * wide
         parts = self.splits(tiles, K, sms)
-        turns = self.turns(tiles, parts, sms)
+        turns = cdiv(tiles * parts, sms)
         line = rates.element * K
         held = high * N + wide * M  # rows of A and B that lie in a matrix
         return Work(

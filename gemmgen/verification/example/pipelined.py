@@ -29,10 +29,9 @@ _COMPOSED = {1: 32, 2: 56, 3: 136}
 _ALONG_M = {1: 32, 2: 192, 3: 64}
 """By the same, sides of one, three and two pieces; those of a matrix that lies along
 them, whose pieces are lines of 128 bytes at least."""
-_SPLIT = {1: 20, 2: 2, 3: 3}
-"""By the same, the parts of K that it is tried with too: more than 16, and few."""
-_WALKS = 2
-"""Programs of each part of K, of which each has several tiles."""
+_SPLIT = {1: (20, 40), 2: (2, 4), 3: (3, 1)}
+"""By the same, the parts of K that it is tried with too, on so many SMs: with two
+programs for each part, of several tiles, and with more parts than SMs."""
 _HALVED = 256
 """Columns of one product that are stored in two parts."""
 _LINE = 16
@@ -41,13 +40,14 @@ _LINE = 16
 
 @dataclass(frozen=True)
 class Pipelined(Variant):
-    """A tile of a warp-specialized kernel, and the stages of its ring.
+    """A tile of a warp-specialized kernel, the stages of its ring, the GPU's SMs.
 
     One that is large, and like others but for what becomes of sums, has few cases.
     """
 
     stages: int = 2
     large: bool = False
+    sms: int = 2
 
     @property
     def name(self) -> str:
@@ -60,7 +60,7 @@ class Pipelined(Variant):
         """Make every launch use it, although there is no GPU that specializes."""
         table = runtime(module, "table")
         anywhere = patch.object(table, "specializes", lambda *_: True)
-        walking = patch.object(table, "num_sms", lambda *_: _WALKS * self.parts)
+        walking = patch.object(table, "num_sms", lambda *_: self.sms)
         with anywhere, walking, super().forced(module):
             yield
 
@@ -110,7 +110,7 @@ def pipelined(plan: Plan, module: ModuleType) -> list[Pipelined]:
     sides = [*_sides(plan).items(), (2, _HALVED)]
     whole = [_small(plan, found[0], table[-1], *each) for each in sides]
     return whole + [
-        _small(plan, found[0], table[-1], groups, side, _SPLIT[groups])
+        _small(plan, found[0], table[-1], groups, side, *_SPLIT[groups])
         for groups, side in sides[:-1]
     ]
 
@@ -124,7 +124,13 @@ def _sides(plan: Plan) -> dict[int, int]:
 
 
 def _small(
-    plan: Plan, row: Any, last: Any, groups: int, other: int, parts: int = 1
+    plan: Plan,
+    row: Any,
+    last: Any,
+    groups: int,
+    other: int,
+    parts: int = 1,
+    sms: int = 2,
 ) -> Pipelined:
     """The smallest such tile of so many groups; any tensor will do for the last row."""
     shared = _PARTS[groups] * groups
@@ -143,4 +149,4 @@ def _small(
     )
     rows = (tile, last._replace(sm=0))
     stages, large = _STAGES[groups], other == _HALVED
-    return Pipelined(block, rows, row.schedule, parts, stages, large)
+    return Pipelined(block, rows, row.schedule, parts, stages, large, sms)
