@@ -231,6 +231,49 @@ def test_bf16_is_refused_where_the_interpreter_gets_it_wrong(
         seen(torch.zeros(4, 5, dtype=torch.bfloat16), torch.bfloat16)
 
 
+# -- several results -----------------------------------------------------------------
+
+
+def pair(*out: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    types = (torch.float32, torch.float32)
+    return checks.Checks("f").outputs("out", list(out), (4, 5), types, (X,))
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (matrix(4, 5, 5, 10), r"f: out\[1\] must not share memory with out\[0\]"),
+        (matrix(4, 5, 5, 210), r"f: out\[1\] must not share memory with an input"),
+        (matrix(4, 4, 5, 30), r"f: out\[1\] must be \[4, 5\] fp32"),
+        (matrix(4, 5, 4, 30), r"f: out\[1\] must not have elements that share"),
+    ],
+)
+def test_no_result_is_written_unless_all_can_be(
+    second: torch.Tensor, message: str
+) -> None:
+    first = torch.zeros(4, 5) if "fp32" in message else matrix(4, 5, 5)
+    before = first._version
+    with pytest.raises(ValueError, match=message):
+        pair(first, second)
+    assert first._version == before
+    with pytest.raises(ValueError, match="f: out must be a tuple of 2 tensors"):
+        pair(first)
+
+
+def test_results_that_can_be_written_are_marked_so() -> None:
+    given = torch.zeros(4, 5), torch.zeros(4, 5)
+    returned = pair(*given)
+    assert type(returned) is tuple
+    for mine, theirs in zip(returned, given, strict=True):
+        assert mine is theirs and mine._version == 1
+    assert [one.dtype for one in new_pair()] == [torch.float32, torch.float16]
+
+
+def new_pair() -> tuple[torch.Tensor, ...]:
+    types = (torch.float32, torch.float16)
+    return checks.Checks("f").outputs("out", None, (4, 5), types, (X,))
+
+
 # -- numbers -------------------------------------------------------------------------
 
 
@@ -256,3 +299,11 @@ def test_numbers_of_any_kind_are_floats(value: Any) -> None:
 def test_what_is_no_float_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="f: alpha must"):
         checks.Checks("f").number("alpha", value)
+
+
+@pytest.mark.parametrize("value", [1e39, -1e39, 10**39, np.float64(3.5e38)], ids=repr)
+def test_what_becomes_infinite_in_a_kernel_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="f: alpha must fit fp32"):
+        checks.Checks("f").number("alpha", value)
+    assert checks.Checks("f").number("alpha", value, torch.float64) == float(value)
+    assert checks.Checks("f").number("alpha", checks.LARGEST) == checks.LARGEST

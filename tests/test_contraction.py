@@ -61,7 +61,7 @@ def test_the_row_names_matrices_and_sums() -> None:
 def test_steps_follow_what_the_operation_does_by_default() -> None:
     plan = planned("    epilogue: [bias, residual]\n")
     launcher = render.files(plan, "spec.yaml")["mlp/__init__.py"]
-    assert "epilogue: silu(gate) * up + bias[n] + residual[m, n]\n" in launcher
+    assert 'epilogue: "silu(gate) * up + bias[n] + residual[m, n]"' in launcher
 
 
 @pytest.mark.parametrize(

@@ -99,8 +99,7 @@ def test_every_gpu_takes_tiles_that_it_holds(
     for plan, module in built:
         target = GPUS[sm]
         if sm < min(row.sm for row in module.TILES):
-            with pytest.raises(RuntimeError, match=f"no tile for sm_{sm}"):
-                list(calls(monkeypatch, module, sm))
+            assert set(calls(monkeypatch, module, sm)) == {None}
             continue
         for tile in calls(monkeypatch, module, sm):
             same, bytes_ = real(tile, plan.product, target)

@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 from gemmgen.benchmark import eager  # noqa: E402
 from gemmgen.benchmark.peers import PEERS, returning, takes_out  # noqa: E402
 from gemmgen.measurement import Problem, judge, problem  # noqa: E402
+from gemmgen.render.docs import Description  # noqa: E402
 from gemmgen.select import plan  # noqa: E402
 from gemmgen.select.plan import Plan  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402
@@ -71,6 +72,18 @@ CALLS = {
     "maximum": "maximum(acc, alpha[]) + maximum(c[m, n], acc)",
     "where": "where(acc > c[n], acc, -1) + where(acc <= 0, 2, acc / 3)",
 }
+
+
+def test_a_docstring_s_formula_is_torch_s() -> None:
+    """An operand [m] meets rows in it, where torch would broadcast it along columns."""
+    kernel = linear("acc * row[m] * scale[n] + residual[m, n]")
+    given = {"x": (3, 4), "w": (5, 4), "row": (3,), "scale": (5,), "residual": (3, 5)}
+    named = {name: torch.randn(shape) for name, shape in given.items()}
+    (formula,) = Description(kernel).formula
+    found = eval(formula.removeprefix("y = "), named)
+    sums = named["x"] @ named["w"].T
+    wanted = sums * named["row"].reshape(3, 1) * named["scale"] + named["residual"]
+    torch.testing.assert_close(found, wanted)
 
 
 @pytest.mark.parametrize("name", [*OPS, "where"])

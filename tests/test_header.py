@@ -1,9 +1,13 @@
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gemmgen.base import header
 from gemmgen.base.header import Header, entry_hash, head, read, seal
+from gemmgen.render.docs import Description
+from gemmgen.select.plan import load
+from tests import folders
 
 ENTRY = "0123456789abcdef"
 LINES = ["name: mlp_up", "op: linear"]
@@ -25,6 +29,20 @@ def test_the_header_of_a_file() -> None:
     assert lines == ["#   name: mlp_up", "#   op: linear"]
     body = hashes[-16:]
     assert read(SEALED) == Header("spec.yaml", "mlp_up", ENTRY, body, 1, intact=True)
+
+
+def test_an_entry_is_one_mapping_in_few_lines() -> None:
+    specs = [folders.ROOT / "spec.yaml", *(folders.ROOT / "examples").glob("*.yaml")]
+    for plan in (plan for path in specs for plan in load(path)):
+        about = Description(plan)
+        lines = about.entry_in_header
+        assert yaml.safe_load("\n".join(lines)) == yaml.safe_load(
+            "\n".join(about.entry)
+        )
+        text = seal(head("spec.yaml", ENTRY, lines))
+        assert max(map(len, text.splitlines())) <= header.WIDTH
+        found = read(text)
+        assert found and found.name == plan.name
 
 
 def test_a_shared_file_names_no_spec() -> None:

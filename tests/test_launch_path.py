@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -21,6 +22,7 @@ import triton.language as tl  # noqa: E402
 from gemmgen.output.folder import SHARED  # noqa: E402
 from generated._runtime import (  # noqa: E402
     checks,
+    dispatch,
     families,
     launch,
     launch_cache,
@@ -249,6 +251,115 @@ def test_what_is_written_has_another_version() -> None:
     assert LOG == ["launched"] * 2 + ["repeated"] * 2
     with torch.inference_mode():
         call(a, b, out=noted(torch.empty(4, 5)))
+
+
+def twice(a: Any, b: Any, *, out: Any = None) -> Any:
+    """A launcher of two results, by one launch."""
+    first, second = checks.Checks("twice").outputs(
+        "out", out, tuple(a.shape), (a.dtype, a.dtype), (a, b)
+    )
+    for one in (first, second):
+        noted(one).copy_(a + b)
+    LOG.append("launched")
+    if table_.RECORD.launches is not None:
+        passed = (a, b, first, second)
+        made = launch.Launch(KERNEL, tile(), NUMBERED, (1, 1, 1), once, passed, ())
+        table_.RECORD.launches.append((made, packed.Compiled(add_twice, (), True, ())))
+        table_.RECORD.tiles = lambda: [tile()]
+    return first, second
+
+
+def add_twice(x: int, y: int, z: int, stream: int, passed: tuple[Any, ...]) -> None:
+    left, right, *sums = (BY_ADDRESS[address] for address in passed[:4])
+    for one in sums:
+        one.copy_(left + right)
+    LOG.append("repeated")
+
+
+@pytest.mark.parametrize("given", [tuple, list])
+def test_several_results_are_a_tuple_however_they_were_given(
+    given: Callable[..., Any],
+) -> None:
+    call = launch_cache.launch_cache()(twice)
+    a, b = ones(4, 5), ones(4, 5)
+    for did in ("launched", "launched", "repeated"):
+        out = given([ones(4, 5), ones(4, 5)])
+        returned = call(a, b, out=out)
+        assert type(returned) is tuple
+        for mine, theirs in zip(returned, out, strict=True):
+            assert mine is theirs and torch.equal(mine, a + b)
+        assert LOG[-1] == did
+
+
+def scaling(a: Any, alpha: float, *, out: Any = None) -> Any:
+    """A launcher that takes a number."""
+    check = checks.Checks("scaling")
+    M, N = check.tensor("a", a, ("M", "N"), a.dtype)
+    alpha = check.number("alpha", alpha)
+    c = check.output("out", out, (M, N), a.dtype, (a,))
+    c.copy_(a * alpha)
+    LOG.append("launched")
+    if table_.RECORD.launches is not None:
+        passed = (a, alpha, c)
+        one = launch.Launch(KERNEL, tile(), NUMBERED, (M, N, 1), once, passed, ())
+        table_.RECORD.launches.append((one, packed.Compiled(scale, (), True, ())))
+        table_.RECORD.tiles = lambda: [tile()]
+    return c
+
+
+def scale(x: int, y: int, z: int, stream: int, passed: tuple[Any, ...]) -> None:
+    source, alpha, target = passed[:3]
+    BY_ADDRESS[target].copy_(BY_ADDRESS[source] * alpha)
+    LOG.append("repeated")
+
+
+@pytest.mark.parametrize("beyond", [1e39, -1e39, 10**39])
+def test_a_number_beyond_fp32_is_refused_whatever_is_remembered(beyond: float) -> None:
+    call = launch_cache.launch_cache("a")(scaling)
+    a = ones(4, 5)
+    for alpha in (1.0, 2.0, 3.0):
+        assert torch.equal(call(a, alpha), a * alpha)
+    assert LOG == ["launched", "repeated", "repeated"]
+    with pytest.raises(ValueError, match="scaling: alpha must fit fp32"):
+        call(a, beyond)
+    for alpha in (math.inf, math.nan):  # of which fp32 has its own
+        torch.testing.assert_close(call(a, alpha), a * alpha, equal_nan=True)
+
+
+@pytest.mark.parametrize("alpha", [2.0, 2, np.float32(2.0), np.int8(2)], ids=repr)
+@pytest.mark.parametrize("named", ["", "alpha", "a alpha"])
+def test_warming_up_takes_what_calls_take(
+    monkeypatch: pytest.MonkeyPatch, alpha: Any, named: str
+) -> None:
+    warmed: list[Any] = []
+    monkeypatch.setattr(
+        launch_cache, "warm_up", lambda call, family, inputs: warmed.append(inputs)
+    )
+    call = launch_cache.launch_cache("a")(scaling)
+    every = {"a": ones(4, 5), "alpha": alpha}
+    by_name = {name: every.pop(name) for name in named.split()}
+    call.warmup(*every.values(), **by_name)
+    ((a, number),) = warmed
+    assert a.shape == (4, 5) and (type(number), number) == (float, 2.0)
+
+
+@pytest.mark.parametrize("inputs", [(1,), (1, 2, 3)])
+def test_warming_up_refuses_what_calls_refuse(inputs: tuple[Any, ...]) -> None:
+    call = launch_cache.launch_cache("a")(scaling)
+    with pytest.raises((TypeError, ValueError), match="scaling"):
+        call.warmup(*inputs)
+    with pytest.raises(ValueError, match="scaling: alpha must be a float"):
+        call.warmup(ones(4, 5), True)
+
+
+def test_warming_up_leaves_out_what_is_never_remembered() -> None:
+    call = launch_cache.launch_cache("a")(scaling)
+    assert call.warmup(ones(4, 5).as_subclass(Plain), 2.0) == []
+    assert call.warmup(ones(4, 5), math.inf) == []
+
+
+class Plain(torch.Tensor):
+    """A tensor like any other, of another type."""
 
 
 def test_a_gradient_is_refused_whatever_is_remembered() -> None:
@@ -593,8 +704,40 @@ def test_the_first_row_that_holds_serves(
 
 def test_a_gpu_below_every_row_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_, "compute_capability", lambda device: 75)
-    with pytest.raises(RuntimeError, match="no tile for sm_75: add it to the spec's"):
-        table_.select(TABLE, CPU, (1, 1, 1), lambda _: ())
+    monkeypatch.setattr(dispatch, "compute_capability", lambda device: 75)
+    monkeypatch.setattr(dispatch, "shared_memory", lambda device: 65536)
+
+    def some_kernel(a_ptr, b_ptr, c_ptr, M, N, K):  # type: ignore[no-untyped-def]
+        """A kernel that is never launched."""
+
+    assert table_.select(TABLE, CPU, (1, 1, 1), lambda _: ()) is None
+    axes = {"a": "mk", "b": "kn", "c": "mn"}
+    launches = dispatch.Launches(axes, TABLE, tiled=some_kernel, tma=some_kernel)
+    said = "some: no tile runs on sm_75 with 65536 bytes of shared memory a block"
+    with pytest.raises(RuntimeError, match=said):
+        launches.launch(GOOD, GOOD, GOOD)
+
+
+@pytest.mark.parametrize(
+    "names",
+    ["a_ptr b_ptr c_ptr N M K", "b_ptr a_ptr c_ptr M N K", "a_ptr b_ptr M N K c_ptr",
+     "a_ptr b_ptr c_ptr M N K BLOCK_M stride_am", "a_ptr b_ptr c_ptr M N K other",
+     "a_ptr b_ptr c_ptr M N K ALIGN INDEX", "a_ptr b_ptr c_ptr SPLIT_K M N K"],
+)  # fmt: skip
+def test_a_kernel_whose_parameters_are_in_another_order_is_refused(names: str) -> None:
+    kernel = eval(f"lambda {', '.join(names.split())}: None")
+    axes = {"a": "mk", "b": "kn", "c": "mn"}
+    with pytest.raises(AssertionError, match="are passed as"):
+        dispatch.Launches(axes, TABLE, tiled=kernel)
+
+
+def test_a_timed_row_serves_no_more_rows_than_it_says() -> None:
+    rates = tile_.Rates(2, 2, 1.0, 1e6, 1e6, 1e6, 1.0, 1e6)
+    few = tile("tma", 90, 64, ANY, ANY, rates=rates, block=1.0)
+    rest = tile("tma", 90, rates=rates, block=2.0)
+    assert table_.best((few, rest), (64, 64, 64), 132) is few
+    assert table_.best((few, rest), (65, 64, 64), 132) is rest
+    assert table_.best((few, tile("tiled")), (65, 64, 64), 132) == tile("tiled")
 
 
 @pytest.mark.parametrize(
@@ -654,7 +797,7 @@ def test_parts_meet_in_room_for_every_tile_though_programs_are_fewer(
     shared = tile("warp_specialized", split_k=2, m=16, n=32, warps=8)
     grid = table_.GRIDS["warp_specialized"]
     made = launch.Launch(None, shared, CPU, (160, 32, 64), grid, (), (), splits=True)
-    assert made.programs == (2, 2) and made.meeting == (10, 2) and made.in_parts
+    assert made.programs == (2, 2) and made.meeting == (10, 2)
     assert made.scalars == (160, 32, 64, 2)
     monkeypatch.setattr(
         torch.cuda, "is_current_stream_capturing", lambda: True, raising=False
@@ -754,6 +897,16 @@ def strided(rows: int, columns: int, pitch: int, offset: int = 0) -> torch.Tenso
 )  # fmt: skip
 def test_what_a_descriptor_can_describe(matrix: torch.Tensor, can: bool) -> None:
     assert table_.tma_compatible(matrix) is can
+
+
+@pytest.mark.parametrize(("size", "can"), [(2**31 - 16, True), (2**31, False)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_descriptors_say_where_a_block_begins_in_32_bits(
+    monkeypatch: pytest.MonkeyPatch, size: int, axis: int, can: bool
+) -> None:
+    shape = (size, 16) if axis == 0 else (16, size)
+    far = torch.empty(shape, dtype=torch.float16, device="meta")
+    assert table_.tma_compatible(far) is can
 
 
 @pytest.mark.parametrize(

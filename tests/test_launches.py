@@ -135,7 +135,24 @@ HOLES = {
     "version of out stays": Hole(
         "launch_cache.py",
         "statement dropped",
-        "torch.autograd.graph.increment_version(one)",
+        "written(one)",
+    ),
+    "torch's comparison not used": Hole(
+        "repeats.py",
+        "statement dropped",
+        "strides.append([*[None] * loose, *one.stride()[loose:]])",
+    ),
+    "torch's comparison not doubted": Hole(
+        "repeats.py", CONDITION, "same_but_for_rows(one)"
+    ),
+    "given results not bounded": Hole(
+        "launch_cache.py", "never taken", "len(self.calls) >= MOST_CALLS"
+    ),
+    "warm-up that is not waited for": Hole(
+        "families.py", "statement dropped", "torch.cuda.synchronize(family.where)"
+    ),
+    "tiles in another order": Hole(
+        "tile.py", "value of another key", "'GROUP_M': 'group_m'"
     ),
     "overlap not looked for": Hole(
         "launch_cache.py",

@@ -10,6 +10,10 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from gemmgen.output import builder
+from gemmgen.output.alone import shared_texts
+from gemmgen.verification.example import subject
+from gemmgen.verification.example.one_example import Wrong
+from gemmgen.verification.run.package import check_package
 
 SPEC = """\
 gemmgen: 1
@@ -100,3 +104,25 @@ def test_types_are_known(home: Path) -> None:
     )
     assert 'typed.py:5: error: Module has no attribute "third"' in done.stdout
     assert "Found 1 error in 1 file" in done.stdout
+
+
+def test_the_verification_of_a_package_finds_what_is_wrong(home: Path) -> None:
+    made = home / "made"
+    assert check_package(made, "first") > 0
+    assert check_package(home, "first") == 0  # nobody made a package of it
+    runtime = made / "_runtime" / "__init__.py"
+    text = shared_texts()["_runtime/__init__.py"]
+    for old, new in (
+        ("value = getattr(value, name)", "pass"),
+        ("isinstance(value, ModuleType) and ", ""),
+        ('raise AttributeError(f"module', 'return (f"module'),
+        ("*self.__all__", ""),
+    ):
+        assert text.count(old) == 1
+        runtime.write_text(text.replace(old, new))
+        try:
+            with pytest.raises((Wrong, AttributeError)):
+                check_package(made, "first")
+        finally:
+            runtime.write_text(text)
+            subject.forget()

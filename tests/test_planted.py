@@ -42,6 +42,7 @@ class Fault:
     file: str = "tiled"
 
 
+MADE = "torch.empty(shape, dtype=dtype, device=apart_from[0].device)"
 M_SPAN, N_SPAN = "BLOCK_M, M, INDEX)", "BLOCK_N, N, INDEX)"
 LOOP = "for k in range(0, k_end - k_begin, BLOCK_K):"
 SPLITS = "tl.range(SPLIT_K, "
@@ -54,15 +55,12 @@ FAULTS: dict[str, Fault] = {
         "y is made as torch.float64",
     ),
     "results made column by column": Fault(
-        "torch.empty(shape, dtype=dtype, device=device)",
-        "torch.empty(shape[::-1], dtype=dtype, device=device).permute("
-        "*range(len(shape))[::-1])",
+        MADE,
+        MADE.replace("shape", "shape[::-1]") + ".permute(*range(len(shape))[::-1])",
         "y is made as torch.bfloat16",
     ),
     "one result for all calls": Fault(
-        "torch.empty(shape, dtype=dtype, device=device)",
-        "vars(Checks.output).setdefault(shape, torch.empty(shape, dtype=dtype, "
-        "device=device))",
+        MADE, f"vars(Checks.output).setdefault(shape, {MADE})",
         "shares memory with an earlier one",
     ),
     "a size of 1 accepted": Fault(
@@ -133,7 +131,7 @@ FAULTS: dict[str, Fault] = {
         "last = sum(", "last = max(", "beyond 2^31 along axis 0 and 1 of x",
     ),
     "a number of one decimal": Fault(
-        "return float(value)", "return round(float(value), 1)", "alpha=0.2968017",
+        "return number", "return round(number, 1)", "alpha=0.2968017",
     ),
 }  # fmt: skip
 

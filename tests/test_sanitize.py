@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
 
 from gemmgen.base.errors import EnvironmentMissing
 from gemmgen.cli.main import main
@@ -31,15 +32,12 @@ from gemmgen.verification.example.edge_cases import plain
 from gemmgen.verification.machine.machine_code import dump
 from gemmgen.verification.oracle.comparison import Block
 from gemmgen.verification.run.process import Subject
-from gemmgen.verification.sanitize import consan, sanitizer
+from gemmgen.verification.sanitize import consan, fpsan, sanitizer, tools
 from gemmgen.verification.sanitize.child import MARK, cases
 from gemmgen.verification.sanitize.findings import FOUND, Files, of_dispatch, read
-from gemmgen.verification.sanitize.sanitizer import (
-    Session,
-    command,
-    environment,
-    judged,
-)
+from gemmgen.verification.sanitize.instrumented import OWN
+from gemmgen.verification.sanitize.sanitizer import Session, judged
+from gemmgen.verification.sanitize.tools import command, environment
 from tests import folders
 
 SPECS = folders.ROOT / "spec.yaml"
@@ -283,6 +281,63 @@ def test_its_cases_end_and_begin_rings_and_turns() -> None:
     assert not list(cases(one, other, "consan"))
 
 
+def test_tiles_must_agree_in_every_bit() -> None:
+    """Those of a kernel that rounds to tf32, each with those that round as it does."""
+    by_name = {one.name: one for one in plan.load(SPECS)}
+    small = subject.Variant(Block(16, 16, 32), (), "tiled")
+    large = subject.Variant(Block(64, 64, 64), (), "tma")
+    value = torch.tensor([[1.0, torch.nan], [-0.0, 3.0]])
+    other = torch.tensor([[1.0, torch.nan], [0.0, 3.0]])
+    for name, rounds in (("gemm_nn_fp32", False), ("gemm_nn_tf32", True)):
+        agreement = fpsan.Agreement(by_name[name])
+        case, *_ = fpsan.cases(by_name[name], small)
+        assert not agreement.differs(case, small, [value])
+        assert not agreement.differs(case, small, [value.clone()])
+        told = agreement.differs(case, large, [other])
+        assert bool(told) is not rounds
+        assert not told or told.startswith("1 of 4 elements of c differ under FPSan")
+        assert agreement.differs(case, small, [other])
+
+
+def test_its_cases_are_the_same_for_all_tiles_and_have_parts_of_each() -> None:
+    for one in plan.load(SPECS):
+        every = set()
+        for tile in (tile for table in one.tables for tile in table.tiles):
+            variant = subject.Variant(Block(tile.m, tile.n, tile.k), (), tile.schedule)
+            made = list(fpsan.cases(one, variant)) if fpsan.concerns(one) else []
+            every.update(made)
+            for axis in "mnk" if made else "":
+                side, sizes = getattr(tile, axis), [
+                    getattr(case, axis) for case in made
+                ]
+                assert min(sizes) > side
+                assert side == 1 or any(size % side for size in sizes)
+        assert len(every) <= 2
+
+
+def test_what_a_tile_does_otherwise_is_a_finding() -> None:
+    text = mark("start", "one") + mark("case", "one", case="M=272, tma tile 64x64x64")
+    text += mark("finding", "one", finding="1 of 4 elements of c differ")
+    text += mark("end", "one", calls=7)
+    (outcome,) = judged("fpsan", "cuda", Session(text, 0, 1.0), {"one": {}})
+    assert outcome.status == "failed"
+    assert outcome.detail == "1 of 4 elements of c differ\nM=272, tma tile 64x64x64"
+
+
+def test_a_tool_that_triton_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gemmgen import verification
+
+    monkeypatch.setattr(verification, "_device", lambda *_: "cuda")
+    monkeypatch.setattr(verification, "environment", lambda device: {"device": device})
+    monkeypatch.setattr(sanitizer, "sanitize", lambda *_: [])
+    for lacking in ({}, {"fpsan": "Triton has it from 3.8 on"}):
+        monkeypatch.setattr(tools, "lacking", lambda found=lacking: found)
+        told = verification.verify([SPECS], only="study_matmul", sanitize=True)
+        assert ("not run fpsan: Triton has it" in told.as_text()) is bool(lacking)
+        one = Subject(plan.load(SPECS)[0], folders.GENERATED, "")
+        assert bool(tools.concerned("fpsan", [one])) is not lacking
+
+
 @pytest.fixture
 def subjects(tmp_path: Path) -> list[Subject]:
     path = tmp_path / "spec.yaml"
@@ -329,10 +384,11 @@ def test_from_end_to_end_with_one_tool_that_finds(
     fake(tmp_path / "bin", f"if [ $tool = initcheck ]; then {finding}\nfi\nexit 0\n")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     told: list[str] = []
+    programs = set(tools.TOOLS) - set(OWN)
+    monkeypatch.setattr(sanitizer, "TOOLS", dict.fromkeys(sorted(programs)))
     found = sanitizer.sanitize(subjects, "cpu", lambda one: told.append(one.kernel))
-    tools = set(sanitizer.TOOLS) - {"consan"}  # neither has a specialized kernel
     assert {(one.check, one.kernel): one.status for one in found} == {
-        (tool, name): "passed" for tool in tools for name in SOURCES
+        (tool, name): "passed" for tool in programs for name in SOURCES
     } | {("initcheck", "one_more"): "failed"}
     assert len(told) == len(found)
     assert all(one.examples > 1 for one in found if one.ok)
@@ -370,9 +426,9 @@ def test_a_hang_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     with pytest.raises(EnvironmentMissing, match="needs a GPU"):
-        sanitizer.require("cpu")
+        tools.require("cpu")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(EnvironmentMissing, match="compute-sanitizer on PATH"):
-        sanitizer.require("cuda")
+        tools.require("cuda")
     assert main(["verify", "--sanitize", "--cpu", "none.yaml"]) == 3
     assert "--sanitize needs a GPU" in capsys.readouterr().err

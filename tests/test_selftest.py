@@ -9,19 +9,24 @@ import pytest
 
 from gemmgen.output import alone
 from gemmgen.output.folder import SHARED
+from gemmgen.render.parts import LAUNCHER
+from gemmgen.select.plan import load
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.faults.boxes import box_families
 from gemmgen.verification.faults.families import families
 from gemmgen.verification.faults.host import host_families, on_the_host
 from gemmgen.verification.mutate import host_excuses, selftest
 from gemmgen.verification.mutate.host_mutants import host_mutants, on_the_device
-from gemmgen.verification.mutate.mutants import mutated
+from gemmgen.verification.mutate.mutants import mutants, mutated
 from gemmgen.verification.mutate.selftest import Kill, kill_table, self_test
 from gemmgen.verification.mutate.shared_trial import trial_plans, written
 from gemmgen.verification.run.pool import run_launches, run_properties
 from gemmgen.verification.run.process import Subject
+from tests import folders
 
 TRIED = trial_plans()[-2:]
+EVERY = frozenset(range(1000))
+"""The lines of any module."""
 Check = Callable[[str, Subject], bool]
 
 
@@ -52,6 +57,7 @@ def play(
     few = {name: text for name, text in alone.shared_texts().items() if name in files}
     monkeypatch.setattr(selftest, "shared_texts", lambda: few)
     monkeypatch.setattr(selftest, "trial_plans", lambda: TRIED)
+    monkeypatch.setattr(selftest, "lines_reached", lambda *_: EVERY)
     return asked
 
 
@@ -61,6 +67,12 @@ def text_of(subject: Subject, file: str = "") -> str:
         return (subject.folder / file).read_text(encoding="utf-8")
     files = sorted(subject.path.parent.glob("*.py"))
     return "".join(path.read_text(encoding="utf-8") for path in files)
+
+
+def faulty(subject: Subject, file: str) -> bool:
+    """Whether a shared file is a mutant: healthy kernels have one that takes notes."""
+    changed = text_of(subject, file) != alone.shared_texts()[file]
+    return changed and subject.folder.parent.parent.name != "healthy"
 
 
 @pytest.fixture
@@ -103,8 +115,7 @@ def test_what_launchers_share_is_tried_by_kernels_of_its_own(
     file, last = "_runtime/launch.py", TRIED[-1].name
 
     def passes(name: str, one: Subject) -> bool:
-        changed = text_of(one, file) != alone.shared_texts()[file]
-        return not changed or (name, one.plan.name) != ("properties", last)
+        return not faulty(one, file) or (name, one.plan.name) != ("properties", last)
 
     asked = play(monkeypatch, passes, [file])
     (outcome,), kills = self_test([], "cpu", "quick", 0, None, SHARED)
@@ -116,20 +127,46 @@ def test_what_launchers_share_is_tried_by_kernels_of_its_own(
     assert len(asked) == each * (tried + 1)
 
 
+def test_what_no_check_comes_to_survives_untried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    file, last = "_runtime/launch.py", TRIED[-1].name
+    asked = play(monkeypatch, lambda name, one: True, [file])
+    line = next(
+        at for at, text in enumerate(alone.shared_texts()[file].splitlines(), 1)
+        if "if INTERPRETED or torch.cuda.is_current_stream" in text
+    )  # fmt: skip
+
+    def reached(folder: Path, name: str) -> frozenset[int]:
+        one = folder.parent.name == "launches" and folder.name == last
+        return EVERY if one else EVERY - {line}
+
+    monkeypatch.setattr(selftest, "lines_reached", reached)
+    _, some = self_test([], "cpu", "quick", 0, None, SHARED)
+    monkeypatch.setattr(selftest, "lines_reached", lambda *_: EVERY - {line})
+    before = len(asked)
+    (outcome,), none = self_test([], "cpu", "quick", 0, None, SHARED)
+    away = [one for one in none if not one.reached]
+    tried = [one for one in none if one.survived and one.reached]
+    assert away and tried and all(f"line {line} " in one.mutant for one in away)
+    assert all(one.reached for one in some)
+    assert f"survived: {away[0].mutant}, where no check comes" in outcome.detail
+    # Once each for the only check that comes to them.
+    assert len(asked) - before == before - len(away)
+
+
 def test_what_ended_before_an_interruption_is_told(
     monkeypatch: pytest.MonkeyPatch, subject: Subject
 ) -> None:
     file = "_runtime/launch.py"
 
     def passes(name: str, one: Subject) -> bool:
-        changed = text_of(one, file) != alone.shared_texts()[file]
-        if changed and one.plan.name == TRIED[1].name:
+        if faulty(one, file) and one.plan.name == TRIED[1].name:
             raise KeyboardInterrupt
-        return changed
+        return faulty(one, file) or one.folder.parent.parent.name == "healthy"
 
     play(monkeypatch, passes, [file])
     told: list[str] = []
-    monkeypatch.setattr(selftest, "_ill", lambda *_: [])
     with pytest.raises(KeyboardInterrupt):
         self_test(
             [subject], "cpu", "quick", 0, None, SHARED,
@@ -167,6 +204,18 @@ def test_every_fault_of_boxes_is_made_of_a_shared_module() -> None:
     nodes = [node for text in texts for node in ast.walk(ast.parse(text))]
     for name, edit in box_families():
         assert any(edit(node) is not None for node in nodes), name
+
+
+def test_several_results_have_the_faults_of_one() -> None:
+    of_results = ("result ", "input not held")
+    made: dict[str, list[str]] = {}
+    for plan in load(folders.ROOT / "spec.yaml"):
+        if plan.name in ("linear_bias_gelu", "linear_gelu_aux"):
+            source = folders.text_of(plan.name, LAUNCHER)
+            found = [one.family for one in mutants(plan, LAUNCHER, source)]
+            made[plan.name] = [one for one in found if one.startswith(of_results)]
+    one, several = made.values()
+    assert sorted(several) == sorted([*one, "result of another type"])
 
 
 @pytest.mark.slow

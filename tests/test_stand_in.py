@@ -55,6 +55,19 @@ for _ in range(9):
 print("all given back")
 """
 
+MAPS = """
+from gemmgen.verification.stand_in.installation import install
+
+driver = install()
+(encode,) = (one for name, one in vars(driver.utils).items() if "tma" in name)
+made = encode(1 << 20, 3, 1, 9, [64, 64], (7, 64), (64, 1), 0)
+assert (made.address, made.shape) == (1 << 20, (7, 64))
+try:
+    encode(1 << 20, 3, 1, 9, [64, 64], (0, 64), (64, 1), 0)
+except RuntimeError as error:
+    print(error)
+"""
+
 
 def run(script: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
@@ -74,3 +87,8 @@ def test_no_function_of_torch_asks_for_a_gpu() -> None:
 def test_memory_of_errors_and_of_graphs_comes_back() -> None:
     done = run(MEMORY)
     assert done.stdout == "all given back\n", done.stderr
+
+
+def test_nothing_has_no_tensor_map() -> None:
+    done = run(MAPS)
+    assert done.stdout == "Triton Error [CUDA]: invalid argument\n", done.stderr

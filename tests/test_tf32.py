@@ -154,7 +154,7 @@ def test_tensor_maps_round_what_is_to_be_tf32(monkeypatch: pytest.MonkeyPatch) -
     launch.Launch(kernel, None, torch.device("cpu"), (), (1,), blocks, ()).round(blocks)
     types = [note["elem_type"] for note in kernel.metadata.tensordesc_meta]
     assert types == [launch.TF32, launch.TF32, launch.TF32, 7]
-    assert kernel.warmed == [{"grid": (1,)}]
+    assert kernel.warmed == [{"grid": (1,), "enable_fp_fusion": True}]
 
 
 @pytest.mark.skipif(not launch.ROUNDS, reason="this Triton's descriptors do not round")

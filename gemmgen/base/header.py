@@ -28,7 +28,7 @@ _HASHES = re.compile(
 )
 _NAME = re.compile(
     r"(?:#[^\n]*\n)*?"
-    r"#   name: (?P<name>(?:[a-z_][a-z0-9_]*/)?[a-z_][a-z0-9_]*)\r?\n"
+    r"#   \{?name: (?P<name>(?:[a-z_][a-z0-9_]*/)?[a-z_][a-z0-9_]*)(?:[,}][^\n]*|\r?)\n"
 )
 
 

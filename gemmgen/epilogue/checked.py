@@ -15,13 +15,15 @@ class Axes:
     """What an operand's index says: its sizes, and how it meets the tile [m, n].
 
     Kernel text: `offsets` of a tile's elements, from the strides along the axes that
-    braces name, and their `mask`; `broadcast` follows what was loaded in a formula.
+    braces name, and their `mask`; `broadcast` follows what was loaded in a formula,
+    `in_torch` the tensor in a formula over whole tensors, for docstrings.
     """
 
     axes: tuple[str, ...]
     offsets: str
     mask: str
     broadcast: str = ""
+    in_torch: str = ""
 
     @property
     def text(self) -> str:
@@ -34,7 +36,7 @@ AXES: dict[tuple[str, ...], Axes] = {
     for row in (
         Axes((), "", ""),
         Axes(("n",), "offs_n * {n}", "mask_n", "[None, :]"),
-        Axes(("m",), "offs_m * {m}", "mask_m", "[:, None]"),
+        Axes(("m",), "offs_m * {m}", "mask_m", "[:, None]", "[..., None]"),
         Axes(
             ("m", "n"),
             "offs_m[:, None] * {m} + offs_n[None, :] * {n}",

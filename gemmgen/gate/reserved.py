@@ -8,7 +8,7 @@ from gemmgen.gate.allowlist import NAMES_OF_MODULES
 
 IN_MODULES = NAMES_OF_MODULES | {"consume"}
 """Those at the top of a module, which no kernel may be called either."""
-_IN_LAUNCHERS = ("batch", "out", "schedules", "sizes", "tile")
+_IN_LAUNCHERS = ("batch", "out", "out_", "schedules", "sizes", "tile")
 _IN_KERNELS = (
     *("acc", "first_m", "first_n", "k", "k_begin"),
     *("k_end", "k_iter", "loads", "operand_empty"),

@@ -3,8 +3,10 @@
 Everything is spelled from the plan; nothing here is kernel or launcher code.
 """
 
+import json
 import re
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gemmgen.epilogue.checked import AXES, default_target
@@ -17,6 +19,7 @@ from gemmgen.epilogue.expression import (
     spell,
     substituted,
 )
+from gemmgen.render.launcher_text import LauncherText
 from gemmgen.render.names import WIDTH
 from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
@@ -32,7 +35,22 @@ class Description:
 
     @property
     def entry(self) -> list[str]:
-        """The resolved spec entry for the header, a line each."""
+        """The resolved spec entry, a line a key, long ones wrapped."""
+        lines = (f"{key}: {value}" for key, value in self._pairs.items())
+        return [part for line in lines for part in _wrapped(line, WIDTH - 4)]
+
+    @property
+    def entry_in_header(self) -> list[str]:
+        """The same as one mapping of YAML in few lines, broken after keys' values."""
+        pairs = dict(self._pairs)
+        pairs["epilogue"] = json.dumps(pairs["epilogue"], ensure_ascii=False)
+        inner = [_unbroken(f"{key}: {value}") for key, value in pairs.items()]
+        lines = _wrapped(f"{{{', '.join(inner)}}}", WIDTH - 4, indent=" ")
+        return [line.replace("\0", " ") for line in lines]
+
+    @property
+    def _pairs(self) -> dict[str, str]:
+        """The keys of the resolved entry that say something, with their values."""
         plan = self.plan
         pairs = {
             "name": plan.name,
@@ -50,8 +68,7 @@ class Description:
             "autotune": "runtime" if plan.configs else None,
             "targets": f"[{', '.join(plan.targets)}]",
         }
-        lines = (f"{key}: {value}" for key, value in pairs.items() if value)
-        return [part for line in lines for part in _wrapped(line, WIDTH - 4)]
+        return {key: value for key, value in pairs.items() if value}
 
     @property
     def dtype_in_spec(self) -> str:
@@ -75,16 +92,27 @@ class Description:
     @property
     def statements_in_spec(self) -> list[str]:
         """The epilogue as the language writes it, a statement each."""
-        indexes = {one.name: AXES[one.axes].text for one in self.plan.epilogue.operands}
+        return self._statements(
+            {one.name: AXES[one.axes].text for one in self.plan.epilogue.operands}
+        )
+
+    @property
+    def statements_in_torch(self) -> list[str]:
+        """The same of whole tensors, as torch broadcasts them."""
+        return self._statements(self._in_torch)
+
+    def _statements(self, after: Mapping[str, str]) -> list[str]:
         return [
-            f"{statement.target} = "
-            + spell(
-                statement.value,
-                name=lambda name: name + indexes.get(name, ""),
-                number=short_number,
-            )
-            for statement in self.plan.epilogue.statements
+            f"{one.target} = {_spelled(one.value, after)}"
+            for one in self.plan.epilogue.statements
         ]
+
+    @property
+    def _in_torch(self) -> dict[str, str]:
+        """What follows an operand there: an [m] would meet the results' columns."""
+        return {
+            one.name: AXES[one.axes].in_torch for one in self.plan.epilogue.operands
+        }
 
     @property
     def formula(self) -> list[str]:
@@ -99,26 +127,39 @@ class Description:
         uses = list(names(first.value))
         if not more and all(uses.count(name) == 1 for name in products):
             value = substituted(first.value, products)
-            return [f"{first.target} = {spell(value, number=short_number)}"]
+            return [f"{first.target} = {_spelled(value, self._in_torch)}"]
         sums = [f"{name} = {spell(product)}" for name, product in products.items()]
-        return [*sums, *self.statements_in_spec]
+        return [*sums, *self.statements_in_torch]
 
     @property
     def types(self) -> str:
         """`bf16`, `fp16 → fp32`, `fp32 (tf32x3)`."""
-        plan = self.plan
-        precision = f" ({plan.precision})" if plan.precision else ""
-        outs = list(dict.fromkeys(result.dtype for result in plan.results))
-        arrow = "" if outs == [plan.dtype] else f" → {', '.join(outs)}"
-        return plan.dtype + precision + arrow
+        outs = list(dict.fromkeys(result.dtype for result in self.plan.results))
+        arrow = "" if outs == [self.plan.dtype] else f" → {', '.join(outs)}"
+        return self._input_type + arrow
+
+    @property
+    def _input_type(self) -> str:
+        precision = f" ({self.plan.precision})" if self.plan.precision else ""
+        return self.plan.dtype + precision
+
+    @property
+    def _results_and_types(self) -> str:
+        """`c in bf16`, `c in fp32 (tf32)`, `c in fp32, of inputs in fp16`."""
+        results = self.plan.results
+        if all(one.dtype == self.plan.dtype for one in results):
+            return f"{' and '.join(one.name for one in results)} in {self._input_type}"
+        said = " and ".join(f"{one.name} in {one.dtype}" for one in results)
+        return f"{said}, of inputs in {self._input_type}"
 
     @property
     def module_doc(self) -> str:
         """The module's docstring: what the kernel computes."""
-        line = f"{self.formula[0]}, in {self.types}."
+        types = self._results_and_types
+        line = f"{self.formula[0]}, {types.partition(' ')[2]}."
         if len(self.formula) == 1 and len(line) <= WIDTH - 6:
             return f'"""{line}"""'
-        return f'"""In {self.types}:\n\n{_indented(self.formula)}\n"""'
+        return f'"""{types}, where\n\n{_indented(self.formula)}\n"""'
 
     def schedule_doc(self, file: str) -> str:
         """The docstring of the file of a schedule, or of several with one kernel."""
@@ -127,18 +168,18 @@ class Description:
 
     @property
     def epilogue_doc(self) -> str:
-        """The docstring of the epilogue: each statement as the language writes it."""
-        lines = self.statements_in_spec
+        """The docstring of the epilogue: each statement, of whole tensors."""
+        lines = self.statements_in_torch
         if len(lines) == 1 and len(lines[0]) <= WIDTH - 7:
             return f'"""{lines[0]}."""'
         return f'"""What becomes of a tile\'s sum:\n\n{_indented(lines)}\n"""'
 
     @property
     def kernel_doc(self) -> str:
-        """The kernel's docstring: its tensors and the accumulator."""
+        """The kernel's docstring: its tensors as they are stored, the accumulator."""
         plan = self.plan
         inputs = [
-            f"{matrix.name} [{', '.join(AXIS_SIZES[axis] for axis in matrix.axes)}]"
+            f"{matrix.name} [{', '.join(matrix.stored_sizes)}]"
             for matrix in plan.contraction.inputs
         ]
         inputs += [f"{one.name} {one.shape}" for one in plan.tensors]
@@ -155,15 +196,36 @@ class Description:
         if more or len(line) > WIDTH - 7:
             returned = ", ".join(result.name for result in plan.results)
             line = f"Return {returned}, where\n\n{_indented(self.formula)}"
-        rest = (
-            f"{self.shapes} Any strides. `out`, if given, receives what is returned. "
-            "Raises ValueError for a wrong rank, size, dtype or device."
-        )
+        rest = " ".join([self.shapes, *self.numbers, self.written, _COMMON])
         return f'"""{line}\n\n{_filled(rest, WIDTH - 4)}\n"""'
 
     @property
+    def numbers(self) -> list[str]:
+        """What is passed as a number, if anything, and how it is used."""
+        found = [one for one in self.plan.operands if one.is_number]
+        if not found:
+            return []
+        said = " and ".join(one.name for one in found)
+        kind = "are numbers" if found[1:] else "is a number"
+        return [f"{said} {kind}, used as {found[0].arithmetic}; 0 times NaN is NaN."]
+
+    @property
+    def written(self) -> str:
+        """What `out` may be: its memory, and whose that must not be."""
+        own = [
+            f"{one.name} itself or " for one in LauncherText(self.plan).read_in_place
+        ]
+        names_ = [one.name for one in self.plan.results]
+        if not names_[1:]:
+            memory = f"it is {''.join(own)}apart in memory from all inputs"
+            return f"{names_[0]} is written to `out` if given: {memory}."
+        memory = f"each {''.join(own)}apart in memory from all inputs and each other"
+        pair = f"a pair ({', '.join(names_)})"
+        return f"They are written to `out`, {pair}, if given: {memory}."
+
+    @property
     def shapes(self) -> str:
-        """`a [M, K], b [K, N] → c [M, N], all fp16.`, as they are passed."""
+        """`a [M, K], b [K, N] → c [M, N], all fp16, any strides.`, as passed."""
         plan = self.plan
         inputs = plan.contraction.inputs
         dtypes = [plan.dtype for _ in inputs]
@@ -182,7 +244,7 @@ class Description:
             f"{one.name} [{self.leading('M, N')}]{kind}"
             for one, kind in zip(reversed(plan.results), reversed(kinds), strict=False)
         ][::-1]
-        ending = f", all {plan.dtype}." if alike else "."
+        ending = f", all {plan.dtype}, any strides." if alike else ", any strides."
         return f"{', '.join(tensors)} → {', '.join(results)}{ending}"
 
     def matrix_shape(self, matrix: Matrix) -> str:
@@ -197,9 +259,24 @@ class Description:
         return sizes.replace("M", "...")
 
 
+_COMMON = "Errors and `.warmup` are those of all launchers: `_runtime/__init__.py`."
+
+
+def _spelled(node: Node, after: Mapping[str, str]) -> str:
+    """An expression as people read it, with what follows some of its names."""
+    return spell(node, lambda name: name + after.get(name, ""), number=short_number)
+
+
 def _mapping(values: dict[str, str]) -> str:
     pairs = ", ".join(f"{key}: {value}" for key, value in values.items())
     return f"{{{pairs}}}" if pairs else ""
+
+
+def _unbroken(pair: str) -> str:
+    """A pair that wrapping leaves whole, or, if it is long, the mappings in it."""
+    if len(pair) < WIDTH - 6:
+        return pair.replace(" ", "\0")
+    return re.sub(r"\{[^{}]*\}", lambda match: match[0].replace(" ", "\0"), pair)
 
 
 def _indented(lines: list[str]) -> str:

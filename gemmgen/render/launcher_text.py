@@ -10,7 +10,7 @@ from gemmgen.problem.tensors import Operand, rows_first
 from gemmgen.render.parts import TILES, shared
 from gemmgen.schedules import SCHEDULES, described, shared_axis
 from gemmgen.select.plan import Plan
-from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
 from gemmgen.tables.layouts import AXIS_SIZES
 from gemmgen.tables.operations import OPERATIONS
 
@@ -26,7 +26,8 @@ class LauncherText:
         """What `Launches` is told: axes of tensors, tiles, kernels by schedule."""
         plan = self.plan
         axes = {one.name: "".join(one.axes) for one in plan.passed}
-        told = ", ".join(f'"{name}": "{axes.get(name, "")}"' for name in self.launched)
+        names = [*self.input_names, *(one.name for one in plan.results)]
+        told = ", ".join(f'"{name}": "{axes.get(name, "")}"' for name in names)
         tiles = TILES.upper() if plan.rows else "()"
         kernels = [f"{file}={self._kernel(file)}" for file in plan.files]
         return [f"{{{told}}}", tiles, *kernels, *self._unlike_others]
@@ -53,8 +54,9 @@ class LauncherText:
 
     @property
     def result_names(self) -> list[str]:
-        """The results, as the launcher returns them."""
-        return [one.name for one in self.plan.results]
+        """The variables of the results, none of them the pair `out` that is passed."""
+        names = [one.name for one in self.plan.results]
+        return [f"{name}_" if name == "out" and names[1:] else name for name in names]
 
     @property
     def launched(self) -> list[str]:
@@ -112,7 +114,8 @@ class LauncherText:
             yield self._check(other.name, ", ".join(other.stored_sizes), plan.dtype)
         for one in plan.operands:
             if one.is_number:
-                yield f'{one.name} = CHECK.number("{one.name}", {one.name})'
+                wide = f", torch.{torch_type}" * (plan.accumulator != UNANNOTATED)
+                yield f'{one.name} = CHECK.number("{one.name}", {one.name}{wide})'
             else:
                 yield self._check(one.name, self._shape(one.axes), one.dtype)
 
@@ -135,18 +138,15 @@ class LauncherText:
         return ", ".join(sizes) + ("," if len(sizes) == 1 else "")
 
     def _result_checks(self) -> Iterator[str]:
-        plan, several = self.plan, len(self.plan.results) > 1
-        if several:
-            names_ = ", ".join(self.result_names)
-            yield f"{names_} = CHECK.outputs(out, {len(plan.results)})"
-        for position, one in enumerate(plan.results):
-            label, value = (f"out[{position}]", one.name) if several else ("out", "out")
-            yield (
-                f'{one.name} = CHECK.output("{label}", {value}, '
-                f"({self._shape(('m', 'n'))}), torch.{DTYPES[one.dtype].torch}, "
-                f"({', '.join([*self.kept_apart, *self.result_names[:position]])})"
-                f"{self._in_place})"
-            )
+        results = self.plan.results
+        types = [f"torch.{DTYPES[one.dtype].torch}" for one in results]
+        function = "outputs" if types[1:] else "output"
+        dtype = f"({', '.join(types)})" if types[1:] else types[0]
+        yield (
+            f'{", ".join(self.result_names)} = CHECK.{function}("out", out, '
+            f"({self._shape(('m', 'n'))}), {dtype}, "
+            f"({', '.join(self.kept_apart)}){self._in_place})"
+        )
 
     @property
     def kept_apart(self) -> list[str]:
@@ -177,11 +177,13 @@ class LauncherText:
         columns = {one.name for one in self.plan.tensors if one.axes == ("m",)}
         flat = [self.plan.contraction.lhs.name]
         flat += [one.name for one in self.plan.tensors if one.by_rows]
-        flat += self.result_names
+        rows = {name: f"{name}_rows" for name in flat}
+        results = zip(self.result_names, self.plan.results, strict=True)
+        rows |= {name: f"{one.name}_rows" for name, one in results}
         return (
-            ", ".join(f"{name}_rows" for name in flat),
-            ", ".join(f"{n}.unsqueeze(-1)" if n in columns else n for n in flat),
-            ", ".join(f"{n}_rows" if n in flat else n for n in self.launched),
+            ", ".join(rows.values()),
+            ", ".join(f"{n}.unsqueeze(-1)" if n in columns else n for n in rows),
+            ", ".join(rows.get(name, name) for name in self.launched),
         )
 
     @property

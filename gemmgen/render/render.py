@@ -57,7 +57,7 @@ def _finished(plan: Plan, stem: str, raw: str) -> str:
 def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
     """One file as its template has it."""
     about = Description(plan)
-    lines = about.entry if stem == LAUNCHER else [f"name: {plan.name}/{stem}"]
+    lines = about.entry_in_header if stem == LAUNCHER else [f"name: {plan.name}/{stem}"]
     values = {
         "head": header.head(source, entry, lines),
         "plan": plan,

@@ -34,7 +34,9 @@ class TableText:
             *([full] if self.full else []),
             f"{self.plan.chosen_by}.",
         ]
-        first = "A call takes the first tile whose sm, M, N and K hold its own."
+        first = (
+            "A call takes the first row whose sm it has and whose M, N, K it fits in."
+        )
         return f'"""{first}\n\n{textwrap.fill(" ".join(told), WIDTH)}\n"""'
 
     @property

@@ -1,7 +1,24 @@
 """What generated launchers share: copied into every output folder as it stands.
 
-The package of such a folder has launchers for names, imported when they are asked for:
-importing one kernel runs no other's module, and does not fail where another's would.
+It needs torch and Triton, 3.6 to 3.9, and is the same for every spec: it has what any
+kernel may need. A launcher is imported when it is asked for: importing one kernel runs
+no other's module, and does not fail where another's would. How launchers are called:
+
+- Tensors may have any strides, and sizes 0. They lie on one GPU, of whose current
+  stream the launch is one. Those without memory of their own are refused: sparse,
+  nested, of torch.func's transforms, views that torch negates as it reads them.
+- There is no backward: an input that requires a gradient is refused, unless gradients
+  are off.
+- Numbers are Python's or NumPy's. One that is finite and becomes infinite in the type
+  that it is used as is refused. Epilogues are IEEE arithmetic as they are written: a
+  factor 0 does not skip what it multiplies, as beta = 0 does in BLAS.
+- `out=` is written and returned. Each tensor has the shape and type of the result, any
+  strides, no two elements in the same memory, and shares none with an input or another
+  result; an operand [m, n] may be `out` itself.
+- ValueError says what is wrong with an argument, before anything is written;
+  RuntimeError, that no tile of the table runs on the GPU.
+- `warmup`, called like the launcher, compiles what calls need that are like this one
+  and have as many rows or fewer.
 """
 
 import importlib

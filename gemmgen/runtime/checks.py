@@ -1,6 +1,8 @@
 """What a launcher asks of its arguments, and what it says of one that is wrong."""
 
+import contextlib
 import functools
+import math
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +15,13 @@ import triton.language as tl
 from .support import INTERPRETED
 from .tile import TYPE_NAMES
 
+LARGEST = torch.finfo(torch.float32).max
 SHORT_NAMES = {getattr(torch, own): name for name, (own, _) in TYPE_NAMES.items()}
 
 
 @dataclass(frozen=True)
 class Checks:
-    """Those of a launcher, by whose name it is called in what they say."""
+    """The checks of a launcher, whose name `kernel` begins each of their errors."""
 
     kernel: str
 
@@ -49,23 +52,21 @@ class Checks:
         wanted = describe(shape, dtype)
         raise ValueError(f"{self.kernel}: {name} must be {wanted}, got {found}")
 
-    def number(self, name: str, value: float) -> float:
-        """Return a number of Python or NumPy as a float, else raise ValueError."""
+    def number(
+        self, name: str, value: float, dtype: torch.dtype = torch.float32
+    ) -> float:
+        """Return a number of Python or NumPy as a float, else raise ValueError.
+
+        A finite one must be finite in `dtype`, as which the kernel uses it.
+        """
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             found = type(value).__name__
             raise ValueError(f"{self.kernel}: {name} must be a float, got {found}")
-        try:
-            return float(value)
-        except OverflowError:
-            raise ValueError(f"{self.kernel}: {name} must fit a float") from None
-
-    def outputs(self, out: Sequence | None, count: int) -> Sequence:
-        """Return the tensors of `out`, or as many times None."""
-        if out is None:
-            return (None,) * count
-        if not isinstance(out, (tuple, list)) or len(out) != count:
-            raise ValueError(f"{self.kernel}: out must be a tuple of {count} tensors")
-        return out
+        with contextlib.suppress(OverflowError):  # an integer beyond fp64
+            number = float(value)
+            if abs(number) <= torch.finfo(dtype).max or not math.isfinite(number):
+                return number
+        raise ValueError(f"{self.kernel}: {name} must fit {SHORT_NAMES[dtype]}")
 
     def output(
         self,
@@ -78,20 +79,73 @@ class Checks:
     ) -> torch.Tensor:
         """Return a new tensor, or `out` if it can be the output, else raise ValueError.
 
-        `out` may share no memory with inputs that other programs still read nor with
-        other outputs: these are `apart_from`. An operand `in_place`, of which each
-        element is read where it is written, may be `out` itself, and no other part of
-        its memory.
+        `out` may share no memory with the inputs `apart_from`, which other programs
+        still read. An operand `in_place`, of which each element is read where it is
+        written, may be `out` itself, and no other part of its memory.
         """
-        device = apart_from[0].device
         if out is None:
-            return torch.empty(shape, dtype=dtype, device=device)
-        self.tensor(name, out, shape, dtype, device)
-        if flaw := unwritable(out, apart_from, in_place):
-            raise ValueError(f"{self.kernel}: {name} must {flaw}")
-        if not out.is_inference():  # which has no version
-            torch.autograd.graph.increment_version(out)
+            return torch.empty(shape, dtype=dtype, device=apart_from[0].device)
+        self.writable(name, out, shape, dtype, apart_from, in_place)
+        written(out)
         return out
+
+    def outputs(
+        self,
+        name: str,
+        out: Sequence | None,
+        shape: tuple[int, ...],
+        dtypes: Sequence[torch.dtype],
+        apart_from: Sequence[torch.Tensor],
+        in_place: Sequence[torch.Tensor] = (),
+    ) -> tuple[torch.Tensor, ...]:
+        """Return new tensors, one for each dtype, or those of a tuple or list `out`.
+
+        As `output`; nor may they share memory with each other. None is marked as
+        written before all are known to be right.
+        """
+        if out is None:
+            device = apart_from[0].device
+            return tuple(torch.empty(shape, dtype=one, device=device) for one in dtypes)
+        if not isinstance(out, (tuple, list)) or len(out) != len(dtypes):
+            many = len(dtypes)
+            raise ValueError(f"{self.kernel}: {name} must be a tuple of {many} tensors")
+        for place, (one, dtype) in enumerate(zip(out, dtypes, strict=True)):
+            own = f"{name}[{place}]"
+            self.writable(own, one, shape, dtype, apart_from, in_place)
+            for other, earlier in enumerate(out[:place]):
+                if not apart(one, earlier):
+                    flaw = f"not share memory with {name}[{other}]"
+                    raise ValueError(f"{self.kernel}: {own} must {flaw}")
+        for one in out:
+            written(one)
+        return tuple(out)
+
+    def writable(
+        self,
+        name: str,
+        out: torch.Tensor,
+        shape: tuple[int, ...],
+        dtype: torch.dtype,
+        apart_from: Sequence[torch.Tensor],
+        in_place: Sequence[torch.Tensor],
+    ) -> None:
+        """Raise ValueError unless a tensor that was passed can be an output."""
+        self.tensor(name, out, shape, dtype, apart_from[0].device)
+        if not distinct(out):
+            flaw = "not have elements that share memory"
+        elif not all(apart(out, tensor) for tensor in apart_from):
+            flaw = "not share memory with an input"
+        elif not all(same(out, tensor) or apart(out, tensor) for tensor in in_place):
+            flaw = "be a matrix operand itself or share no memory with it"
+        else:
+            return
+        raise ValueError(f"{self.kernel}: {name} must {flaw}")
+
+
+def written(out: torch.Tensor) -> None:
+    """Let autograd know that a tensor is about to be written, as torch's own `out=`."""
+    if not out.is_inference():  # which has no version
+        torch.autograd.graph.increment_version(out)
 
 
 def unreadable(tensor: torch.Tensor) -> str | None:
@@ -128,7 +182,7 @@ def check_device(
     if INTERPRETED and tensor.dtype == torch.bfloat16 and not interprets_bf16():
         raise ValueError(
             f"{kernel}: {name} must not be bf16 in Triton's interpreter, which gets "
-            "its products wrong; `gemmgen verify --cpu` runs kernels in a mended one"
+            "its products wrong: pass fp16 or fp32, or call it on a GPU"
         )
 
 
@@ -179,21 +233,6 @@ def describe(shape: Sequence, dtype: torch.dtype) -> str:
     """Return `[M, 64] bf16`."""
     sizes = ", ".join("..." if size is ... else str(size) for size in shape)
     return f"[{sizes}] {SHORT_NAMES.get(dtype, str(dtype).removeprefix('torch.'))}"
-
-
-def unwritable(
-    out: torch.Tensor,
-    apart_from: Sequence[torch.Tensor],
-    in_place: Sequence[torch.Tensor],
-) -> str | None:
-    """Return what `out` must do for a kernel to write its memory, or None."""
-    if not distinct(out):
-        return "not have elements that share memory"
-    if not all(apart(out, tensor) for tensor in apart_from):
-        return "not share memory with an input"
-    if not all(same(out, tensor) or apart(out, tensor) for tensor in in_place):
-        return "be a matrix operand itself or share no memory with it"
-    return None
 
 
 def steps(tensor: torch.Tensor) -> list[tuple[int, int]]:

@@ -12,9 +12,14 @@ from triton.language.extra import libdevice
 
 from .support import INTERPRETED
 
-# Triton 3.8 renamed these two, and 3.9 raises an error at their old names.
-tma_load = getattr(tma, "async_load", tma.async_copy_global_to_shared)
-tma_store = getattr(tma, "async_store", tma.async_copy_shared_to_global)
+# Triton 3.8 renamed these two, and 3.9 raises an error where their old names are used.
+if hasattr(tma, "async_load"):
+    tma_load, tma_store = tma.async_load, tma.async_store
+else:
+    tma_load, tma_store = (
+        tma.async_copy_global_to_shared,
+        tma.async_copy_shared_to_global,
+    )
 
 
 @triton.jit
@@ -22,7 +27,10 @@ def swizzle(
     pid, M, N,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
-    """The tile of a program: down columns of GROUP_M tiles, whose inputs L2 keeps."""
+    """The row and column, in tiles, of a program's tile of [M, N].
+
+    Programs go down columns of GROUP_M tiles, whose inputs L2 keeps.
+    """
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
     group = pid // (GROUP_M * tiles_n)
@@ -34,9 +42,9 @@ def swizzle(
 
 @triton.jit
 def aligned(length, stride, ALIGN: tl.constexpr):
-    """How long a matrix's rows are and how far apart, which the same ALIGN divides.
+    """The length and stride of a matrix's rows, in elements, as multiples of ALIGN.
 
-    So that the compiler sees it: loads along rows are then as wide.
+    They are; here the compiler gets to see it, and loads along rows are as wide.
     """
     return length // ALIGN * ALIGN, stride // ALIGN * ALIGN
 
@@ -57,7 +65,10 @@ def span_in(first, SIDE: gl.constexpr, size, LAYOUT: gl.constexpr):
 
 @triton.jit
 def load_once(ptrs, mask):
-    """What no other program loads: L2 keeps other things. 0 where the mask is not."""
+    """The values at `ptrs`, 0 where the mask is False.
+
+    For those that no other program loads: L2 gives them up first.
+    """
     return tl.load(ptrs, mask=mask, other=0.0, eviction_policy="evict_first")
 
 

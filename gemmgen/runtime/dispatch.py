@@ -1,7 +1,8 @@
 """Which kernel a call launches, and with what: its parameters' names tell.
 
 A parameter `x_ptr` is the tensor x, `x_desc` a descriptor of its blocks, `stride_xm`
-its stride along m, `BLOCK_M` a side of the tile.
+its stride along m, `BLOCK_M` a side of the tile. They are passed by position, tensors
+and numbers first, in the order of `Arguments.order`.
 """
 
 import functools
@@ -13,13 +14,21 @@ import torch
 
 from .launch import Block, Launch
 from .replay import run
-from .support import index_dtype, row_divisibility
+from .support import (
+    compute_capability,
+    index_dtype,
+    row_divisibility,
+    shared_memory,
+)
 from .table import GRIDS, Grid, one_a_raced_tile, one_a_tile, select
 from .tile import CONSTANTS, KERNELS, Tile, stride_name
 
 
 class Arguments:
-    """What every launch of a kernel passes, for tensors of such axes."""
+    """What every launch of a kernel passes, for tensors of such axes.
+
+    `shared` and `to_tf32` are as in `Launches`.
+    """
 
     def __init__(
         self,
@@ -49,6 +58,21 @@ class Arguments:
         self.indexes = "INDEX" in names
         self.aligns = "ALIGN" in names
         self.constants = [CONSTANTS[name] for name in names if name in CONSTANTS]
+        wanted = self.order(names, axes)
+        assert names == wanted, f"{names} are passed as {wanted}"
+
+    def order(self, names: Sequence[str], axes: Mapping[str, str]) -> list[str]:
+        """Return a kernel's parameters in the order in which they are passed."""
+        passed: list[str] = []
+        for tensor, own in axes.items():
+            ways = (f"{tensor}_desc", f"{tensor}_rest_desc")
+            moved = [name for name in ways if name in names]
+            passed += moved or [f"{tensor}_ptr" if own else tensor]
+        passed += ["partials_ptr", "counters_ptr"] * self.splits
+        passed += ["M", "N", "K", *["SPLIT_K"] * self.splits]
+        passed += [name for name in names if name.startswith("stride_")]
+        passed += ["INDEX"] * self.indexes + ["ALIGN"] * self.aligns
+        return passed + [name for name in names if name in CONSTANTS]
 
     def launch(
         self, tile: Tile | None, sizes: tuple[int, int, int], given: Sequence[Any]
@@ -75,11 +99,16 @@ class Arguments:
         return Launch(self.kernel, tile, device, sizes, grid, *passed)
 
 
-def parameters(kernel: Any) -> list[str]:
-    """Return the names of a kernel's parameters, in its order."""
+def function_of(kernel: Any) -> Any:
+    """Return the Python function of a kernel."""
     while hasattr(kernel, "fn"):  # of an autotuner, then of what Triton made
         kernel = kernel.fn
-    return list(inspect.signature(kernel).parameters)
+    return kernel
+
+
+def parameters(kernel: Any) -> list[str]:
+    """Return the names of a kernel's parameters, in its order."""
+    return list(inspect.signature(function_of(kernel)).parameters)
 
 
 class Launches:
@@ -102,6 +131,8 @@ class Launches:
         to_tf32: bool = False,
         **kernels: Any,
     ) -> None:
+        first = next(iter(kernels.values()))
+        self.name = function_of(first).__name__.removesuffix("_kernel")
         inputs = list(axes.values())[:2]
         self.tiles = tiles
         self.sizes = [
@@ -126,7 +157,14 @@ class Launches:
         if not self.tiles:
             return next(iter(self.arguments.values())).launch(None, sizes, given)
         described = functools.partial(self.described, given)
-        tile = select(self.tiles, given[0].device, sizes, described)
+        device = given[0].device
+        tile = select(self.tiles, device, sizes, described)
+        if tile is None:
+            sm, room = compute_capability(device), shared_memory(device)
+            raise RuntimeError(
+                f"{self.name}: no tile runs on sm_{sm} with {room} bytes of shared "
+                "memory a block; build it from a spec that has this GPU's target"
+            )
         return self.arguments[tile.schedule].launch(tile, sizes, given)
 
     def described(self, given: Sequence[Any], schedule: str) -> Iterator[torch.Tensor]:
@@ -134,5 +172,5 @@ class Launches:
         return (given[at] for at, *_ in self.arguments[schedule].blocks)
 
     def run(self, *given: Any) -> None:
-        """Launch it."""
+        """Launch the kernel that serves inputs and results, which were checked."""
         run(self.launch(*given))

@@ -28,17 +28,18 @@ MOST_LATEST = 8  # families that a call is held against in turn
 
 
 def kind_of_rows(launch: Launch) -> tuple:
-    """Return of M, and of the parts of K, what decides what Triton compiles."""
-    parameters = launch.kernel.params[-len(launch.scalars) :]
-    kind = kind_of(launch.sizes[0], parameters[0])
-    return kind, *(kind_of(parts, parameters[3]) for parts in launch.parts)
+    """Return the kinds of a launch's M and parts of K, by which Triton compiles."""
+    M, _, _, *more = launch.kernel.params[-len(launch.scalars) :]  # M, N, K, SPLIT_K
+    kind = kind_of(launch.sizes[0], M)
+    return kind, *(kind_of(parts, more[0]) for parts in launch.parts)
 
 
 class Family:
-    """What calls have in common that differ in their rows alone; without `by_row`, all.
+    """What calls have in common that differ in their rows alone.
 
-    Torch can tell them from others by `alike`, if it is known; gradients must be off if
-    an input is `learning`. `leading` finds their leading sizes.
+    `by_row` are the places of the arguments that have rows; without any, all calls of
+    the family are alike. Torch can tell them from others by `alike`, if that is known;
+    gradients must be off if an input is `learning`. `leading` finds leading sizes.
     """
 
     def __init__(
@@ -272,8 +273,8 @@ def needed(family: Family, most: int) -> list[Warmed]:
     found: dict[tuple, int] = {}
     for M in range(1, most + 1):
         tile = family.tile(M)
-        if tile is not None:
-            parts = tile.splits(tile.tiles(M, N), K, sms)
-            kinds = [(size == 1, size % 16 == 0) for size in (M, parts)]
-            found.setdefault((tile, *kinds), M)
+        assert tile is not None  # for one served more rows
+        parts = tile.splits(tile.tiles(M, N), K, sms)
+        kinds = [(size == 1, size % 16 == 0) for size in (M, parts)]
+        found.setdefault((tile, *kinds), M)
     return [Warmed(M, tile) for (tile, *_), M in found.items()]

@@ -18,6 +18,10 @@ from .tile import TYPE_NAMES, Tile, cdiv
 ROUNDS = "round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__
 TF32 = 11  # CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 of CUDA's driver: what rounds, otherwise
 
+# Product and sum as one instruction, rounded once: the default of Triton up to 3.9, and
+# no longer from 3.10 on.
+FUSED = {"enable_fp_fusion": True}
+
 # By torch's names of types.
 IN_TRITON = dict(TYPE_NAMES.values())
 
@@ -49,7 +53,7 @@ class Block(NamedTuple):
         return [box and self.descriptor(box, in_gluon) for box in self.boxes]
 
     def descriptor(self, box: tuple[int, ...], in_gluon: bool) -> Any:
-        """Return that of one box."""
+        """Return the descriptor of one box: its rows and columns, in elements."""
         shape = list(box)
         rounding = {"round_f32_to_tf32": True} if self.to_tf32 and ROUNDS else {}
         if not in_gluon:
@@ -101,8 +105,8 @@ class Launch:
 
     @property
     def options(self) -> dict[str, int]:
-        """What Triton is told of the tile; an autotuned kernel knows by itself."""
-        return self.tile.options if self.tile else {}
+        """What Triton is told; an autotuned kernel knows its tile by itself."""
+        return FUSED | (self.tile.options if self.tile else {})
 
     @property
     def described(self) -> list[Block]:
@@ -113,11 +117,6 @@ class Launch:
     def parts(self) -> tuple[int, ...]:
         """In how many parts K comes, if it may come in several."""
         return self.meeting[1:] if self.splits else ()
-
-    @property
-    def in_parts(self) -> bool:
-        """Whether K comes in more than one part, so that programs meet."""
-        return self.meeting[1] > 1
 
     @property
     def addresses(self) -> list[int | float]:

@@ -8,11 +8,13 @@ another number of rows comes from its family.
 import functools
 import inspect
 import math
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import torch
 
+from .checks import LARGEST, written
 from .families import Family, Latest, Warmed, warm_up
 from .launch import Launch, addresses_of
 from .packed import Compiled, likenesses
@@ -37,7 +39,7 @@ class Cached(Protocol[P, R]):
     def __call__(self, *inputs: P.args, **named: P.kwargs) -> R:
         """Launch."""
 
-    def warmup(self, *inputs: Any) -> list[Warmed]:
+    def warmup(self, *inputs: Any, **named: Any) -> list[Warmed]:
         """Compile all that calls need which are like this one, and have no more rows.
 
         Returns the tiles, each with the least number of rows that takes it. The kernels
@@ -59,7 +61,7 @@ def launch_cache(*by_row: str) -> Callable[[Callable[P, R]], Cached[P, R]]:
         if not INTERPRETED:
             made = functools.wraps(launcher)(calling(launcher, names, memory))
         made.by_row = by_row
-        made.warmup = functools.partial(memory.warm_up, made)
+        made.warmup = functools.partial(memory.warm_up, made, names)
         return made
 
     return cached
@@ -119,8 +121,9 @@ def looked_at(
 ) -> tuple[tuple, list[int | float]]:
     """Return all of the arguments that may change what is launched, and `addresses_of`.
 
-    In one pass, for every call takes it. Of a number the sign is enough: else
-    `Arguments` would find 0.0 for -0.0.
+    In one pass, for every call takes it. First come what `BEFORE_ALL` counts, then of
+    each tensor what `OF_A_TENSOR` counts. Of a number the sign is enough: else
+    `Arguments` would find 0.0 for -0.0. One beyond fp32 is the launcher's to judge.
     """
     key: list[Any] = [torch.is_grad_enabled(), type(out)]
     addresses: list[int | float] = []
@@ -132,11 +135,19 @@ def looked_at(
             addresses.append(address)
         elif type(one) in (float, int):
             number = float(one)
+            if not -LARGEST <= number <= LARGEST:
+                raise OverflowError
             key.append(math.copysign(1.0, number))
             addresses.append(number)
         else:
             raise TypeError
     return tuple(key), addresses
+
+
+def plain(one: Any) -> Any:
+    """Return a number of any type as a float, but for what launchers refuse."""
+    number = isinstance(one, numbers.Real) and not isinstance(one, bool)
+    return float(one) if number else one
 
 
 def several(out: Any) -> Sequence[Any]:
@@ -185,16 +196,27 @@ class Memory:
         family.keep(launch, compiled)
         return returned
 
-    def warm_up(self, call: Callable[..., Any], *inputs: Any) -> list[Warmed]:
+    def warm_up(
+        self, call: Callable[..., Any], names: Sequence[str], *given: Any, **named: Any
+    ) -> list[Warmed]:
         """Call with such inputs, and with fewer rows of them, so that all is compiled.
 
         Nothing is where kernels are interpreted, or take no part in `families`.
         """
-        for _ in "ab":  # some are remembered at their second call
+        ordered = in_order(names, given, named)
+        if ordered is None:  # the launcher says what is wrong
+            call(*given, **named)
+            return []
+        inputs = [plain(one) for one in ordered]
+        for _ in range(2):  # some are remembered at their second call
             call(*inputs)
         if INTERPRETED:
             return []
-        like, _ = but_for_rows(looked_at(inputs)[0], inputs, self.by_row)
+        try:
+            key, _ = looked_at(inputs)
+        except (AttributeError, OverflowError, RuntimeError, TypeError):
+            return []  # such calls are never remembered
+        like, _ = but_for_rows(key, inputs, self.by_row)
         family = self.families.get(like)
         return warm_up(call, family, inputs) if family else []
 
@@ -233,8 +255,7 @@ def recorded(launcher: Any, inputs: Any, out: Any) -> tuple[Any, tuple | None]:
     if len(launches) != 1 or launches[0][1] is None:
         return returned, None
     launch, found = launches[0]
-    passed = [float(one) if isinstance(one, int) else one for one in inputs]
-    if launch.addresses != addresses_of((*passed, *several(returned))):
+    if launch.addresses != addresses_of((*inputs, *several(returned))):
         return returned, None
     return returned, (launch, found, tiles)
 
@@ -247,13 +268,13 @@ def repeating(
 ) -> Repeat:
     """Return what repeats a launch into other results."""
     replay = replaying(launch, compiled, likenesses(launch, compiled))
+    one_alone = len(results) == 1
 
     def repeat(addresses: list[int | float], out: Any) -> Any:
         for one in several(out):
-            if not one.is_inference():  # which has no version
-                torch.autograd.graph.increment_version(one)
+            written(one)
         replay(addresses)
-        return out
+        return out if one_alone else tuple(out)
 
     return Repeat(launch.device.index, repeat, overlaps(inputs, results))
 

@@ -1,6 +1,6 @@
 """What Triton's C launcher takes: found out once for a kernel, then made for each call.
 
-The order of its arguments is Triton's own affair, so `replay` tries them first.
+The order of its arguments is Triton's own affair, so `replay.trusted` tries it first.
 """
 
 import functools
@@ -46,7 +46,7 @@ def kind(launch: Launch) -> tuple:
 
 
 def kind_of(value: Any, parameter: Any) -> Any:
-    """Return what of a value decides it."""
+    """Return what of a kernel's argument decides what Triton compiles."""
     if parameter.is_constexpr:
         return value
     if parameter.do_not_specialize:
@@ -57,8 +57,7 @@ def kind_of(value: Any, parameter: Any) -> Any:
 def compiled(made: Any, described: bool) -> Compiled:
     """Return what a kernel that Triton compiled is launched with.
 
-    The order of the C launcher's arguments is Triton's own affair, so `trusted` tries
-    it first. There are no metadata, hooks and scratch: what has some is not launched.
+    There are no metadata, hooks and scratch: what has some is not launched.
     """
     settings = (made.run.launch_cooperative_grid, made.run.launch_pdl)
     packed, absent = made.packed_metadata, (None,)

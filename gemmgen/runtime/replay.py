@@ -179,7 +179,7 @@ class Arguments(dict):
         """Keep what is the same at every address; no tensor, which would stay alive."""
         super().__init__()
         self.programs, self.scalars = launch.programs, launch.scalars
-        self.unused = UNUSED if launch.splits and not launch.in_parts else ()
+        self.unused = UNUSED if launch.parts == (1,) else ()
         self.found, self.maps = found, maps
 
     def __missing__(self, key: tuple) -> tuple:

@@ -105,4 +105,5 @@ def new_on_gpu(
 
 
 # The entry of compiled graphs into the allocator, in half the time of the public one.
-empty = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", new_on_gpu)
+GUARDS = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+empty = getattr(GUARDS, "_empty_strided_cuda", new_on_gpu)

@@ -1,4 +1,7 @@
-"""The choice of a tile among those of a table, and how many programs it takes."""
+"""The choice of a tile among those of a table, and how many programs it takes.
+
+Rows come from times measured on a GPU, or from the generator's cost model, "the model".
+"""
 
 import functools
 import threading
@@ -16,9 +19,7 @@ Sizes = tuple[int, int, int]  # M, N, K
 Grid = Callable[[Any, Sizes, torch.device], Any]
 
 
-def one_a_tile(
-    tile: Tile, sizes: tuple[int, int, int], device: torch.device
-) -> tuple[int, ...]:
+def one_a_tile(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
     """Return a grid with a program for every tile."""
     M, N, _ = sizes
     return (tile.tiles(M, N),)
@@ -83,10 +84,10 @@ RECORD = Record()
 def select(
     tiles: Sequence[Tile],
     device: torch.device,
-    sizes: tuple[int, int, int],
+    sizes: Sizes,
     described: Callable[[str], Iterable[torch.Tensor]],
-) -> Tile:
-    """Return the tile that serves the device, the sizes M, N, K and the tensors.
+) -> Tile | None:
+    """Return the tile that serves the device, the sizes and the tensors, or None.
 
     `described` gives the tensors that a schedule takes through descriptors.
     """
@@ -94,11 +95,7 @@ def select(
     able = functools.partial(serving, tiles, device, N, K, described)
     if RECORD.launches is not None:
         RECORD.tiles = able
-    found = best(able(), sizes, num_sms(device))
-    if found is None:
-        sm = compute_capability(device)
-        raise RuntimeError(f"no tile for sm_{sm}: add it to the spec's targets")
-    return found
+    return best(able(), sizes, num_sms(device))
 
 
 def serving(
@@ -120,7 +117,7 @@ def serving(
             yield tile
 
 
-def best(tiles: Iterable[Tile], sizes: tuple[int, int, int], sms: int) -> Tile | None:
+def best(tiles: Iterable[Tile], sizes: Sizes, sms: int) -> Tile | None:
     """Return the first of such tiles that serves the rows of the sizes.
 
     Timed tiles come together: of those the one that is predicted to be the fastest.
@@ -128,11 +125,13 @@ def best(tiles: Iterable[Tile], sizes: tuple[int, int, int], sms: int) -> Tile |
     M, N, K = sizes
     timed: list[Tile] = []
     for tile in tiles:
+        if M > tile.M:
+            continue
         if tile.rates:
             timed.append(tile)
         elif timed:
             break
-        elif M <= tile.M and (not tile.waves or tile.fills(M, N, sms)):
+        elif not tile.waves or tile.fills(M, N, sms):
             return tile
     return min(timed, key=lambda tile: tile.predicted(M, N, K, sms), default=None)
 
@@ -179,12 +178,14 @@ def tma_compatible(matrix: torch.Tensor) -> bool:
     """Return whether a tensor descriptor can describe a matrix.
 
     Rows are contiguous, start at multiples of 16 bytes and end at one, since a store
-    through a descriptor fills up the last 16 bytes.
+    through a descriptor fills up the last 16 bytes. Kernels say where a block begins in
+    32 bits.
     """
     rows, columns = matrix.stride()
     size = matrix.element_size()
     return (
         matrix.numel() > 0
+        and max(matrix.shape) < 2**31
         and columns == 1
         and rows * size % 16 == 0
         and matrix.shape[1] * size % 16 == 0

@@ -8,19 +8,20 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 ANY = math.inf
-FILL = -1  # as many parts of K as there are SMs for; 2 * FILL: twice as many
+FILL = -1  # as many parts of K as there are SMs for; up to 4 * FILL: so many times more
 
 MOST_STORED = 128  # rows of a tile that warp-specialized kernels store at a time
 
 ROWS = 8  # that a prediction does not tell apart: sides of tiles are multiples of it
 
-FULL = 0.9  # share of all SMs' turns that have a tile, for waves to be called full
+# Share of all SMs' turns that have a tile, for waves to be called full. Rows of some
+# tables ask for that, the model's and those of tuning files.
+FULL = 0.9
 
-ASYNCHRONOUS = range(90, 120)  # sm whose units want one stage more in shared memory
+ASYNCHRONOUS = range(90, 120)  # sm whose units read A and B in shared memory
 
-MIN_K_BLOCKS_PER_SPLIT = (
-    4  # K blocks of a part with FILL, half as many with 2 * FILL, one with 4 * FILL
-)
+# Of a part with FILL, half as many with 2 * FILL, one with 4 * FILL.
+MIN_K_BLOCKS_PER_SPLIT = 4
 
 # Schedules whose programs go from tile to tile, as many as there are SMs for each part.
 WALKING = ("persistent", "warp_specialized")
@@ -63,64 +64,53 @@ def pieces(side: int, most: int) -> tuple[int, ...]:
 
 
 class Work(NamedTuple):
-    """What a launch makes a GPU do, before it is said how fast that is.
+    """What a launch makes a GPU do, before it is said how fast that is."""
 
-    K blocks and tiles that one SM gets in turn; bytes that memory gives and takes once,
-    bytes that SMs read through L2, those that descriptors fill with zeros beyond a
-    matrix, and those of the sums in which parts of K meet.
-    """
-
-    blocks: int
-    turns: int
-    memory: int
-    read: int
-    filled: int
-    sums: int
+    blocks: int  # of K, that one SM multiplies one after the other
+    turns: int  # tiles, or parts of tiles, of one SM
+    memory: int  # bytes that memory gives and takes, each once
+    read: int  # bytes that all SMs read through L2
+    filled: int  # bytes of zeros that descriptors fill in beyond a matrix
+    sums: int  # bytes of the sums in which the parts of one tile meet; 0 if K is whole
 
 
 class Rates(NamedTuple):
-    """Bytes of an element of A or B, and all bytes of one of C, and how fast these go.
+    """How large elements are, and how fast a GPU is, fitted to measured times."""
 
-    In microseconds, and bytes a microsecond: memory answers after `wait` and gives
-    `memory`, L2 gives `l2` and `zeros`; parts of K take `meet` and write `sums`.
-    """
-
-    element: int
-    result: int
-    wait: float
-    memory: float
-    l2: float
-    zeros: float
-    meet: float
-    sums: float
+    element: int  # bytes of one of A or B
+    result: int  # bytes that are stored and loaded for one of C, operands [m, n] too
+    wait: float  # us until memory answers
+    memory: float  # bytes a us from memory
+    l2: float  # bytes a us through L2
+    zeros: float  # bytes a us that descriptors fill in
+    meet: float  # us for the parts of K to meet, if there are several
+    sums: float  # bytes a us of their sums
 
 
 class Tile(NamedTuple):
     """A tile m x n x k, the schedule that computes it, and how it is launched.
 
-    It serves GPUs of compute capability `sm` and up that have the bytes of `shared`
-    memory which it takes there, sizes up to M, N and K whose tiles fill their waves,
-    one tile an SM, to a share of `waves`. With `rates` it was timed: a block of K, a
-    tile and a launch cost it so many microseconds.
+    It serves GPUs from `sm` on with so much `shared` memory, and sizes up to M, N, K.
+    With `rates` it was timed.
     """
 
     schedule: str
-    sm: int
-    M: float
-    N: float
-    K: float
-    m: int
-    n: int
-    k: int
-    group_m: int
-    split_k: int
-    stages: int
-    warps: int
-    shared: int = 0
-    waves: float = 0
-    block: float = 0
-    once: float = 0
-    launch: float = 0
+    sm: int  # 10 * major + minor of the compute capability
+    M: float  # rows of C at most; this and the next two may be ANY
+    N: float  # columns of C
+    K: float  # columns of A
+    m: int  # rows of a tile of C
+    n: int  # its columns
+    k: int  # columns of A that are multiplied at a time
+    group_m: int  # tiles of a column in L2's order, see `swizzle`
+    split_k: int  # parts of K, 1 or more; or FILL, 2 * FILL or 4 * FILL
+    stages: int  # blocks of A and B that are loaded or multiplied at a time
+    warps: int  # that multiply; gemv: that add
+    shared: int = 0  # bytes of shared memory that a block takes on `sm`
+    waves: float = 0  # FULL: only for M and N whose waves, a tile an SM, are that full
+    block: float = 0  # us for a block of K
+    once: float = 0  # us for a tile, beside its blocks
+    launch: float = 0  # us for a launch
     rates: Rates | None = None
 
     def tiles(self, M: int, N: int) -> int:
@@ -133,37 +123,41 @@ class Tile(NamedTuple):
         return tiles >= self.waves * sms * cdiv(tiles, sms)
 
     def runs_on(self, sm: int, room: int) -> bool:
-        """Return whether a GPU is new enough and a block of it has the `room`."""
-        needed = self.shared
+        """Return whether a GPU is new enough and a block of it has the `room` in bytes.
+
+        Units that came with Hopper multiply from shared memory: one block more stays
+        there, where older ones have theirs in registers, and in tf32x3 part of another.
+        """
+        needed = self.shared  # of stages - 1 blocks
         if self.stages > 1 and sm in ASYNCHRONOUS and self.sm not in ASYNCHRONOUS:
             needed = needed * (self.stages + 1) // (self.stages - 1)
         return sm >= self.sm and needed <= room
 
     def splits(self, tiles: int, K: int, sms: int) -> int:
-        """Return in how many parts K is cut."""
+        """Return in how many parts K is cut, for so many tiles and SMs; 1 at least."""
         if self.split_k > 0:
             return self.split_k
-        times = self.split_k // FILL
+        times = self.split_k // FILL  # 1, 2 or 4
         most = cdiv(K, MIN_K_BLOCKS_PER_SPLIT // times * self.k)
         if self.schedule in WALKING:  # in so many turns
             return max(1, min(sms // max(1, cdiv(tiles, times)), most))
         return max(1, min(times * sms // max(1, tiles), most))
 
     def work(self, M: int, N: int, K: int, sms: int, rates: Rates) -> Work:
-        """Return what such sizes make a GPU of so many SMs do."""
+        """Return what sizes M, N, K make a GPU of so many SMs do."""
         high, wide = cdiv(M, self.m), cdiv(N, self.n)
         tiles = high * wide
         parts = self.splits(tiles, K, sms)
         turns = cdiv(tiles * parts, sms)
-        line = rates.element * K
+        line = rates.element * K  # bytes of a row of A, or of B's transpose
         held = high * N + wide * M  # rows of A and B that lie in a matrix
         return Work(
-            turns * cdiv(cdiv(K, self.k), parts),
-            turns,
-            line * (M + N) + rates.result * M * N,
-            line * held,
-            line * (tiles * (self.m + self.n) - held),
-            4 * self.m * self.n * parts if parts > 1 else 0,
+            blocks=turns * cdiv(cdiv(K, self.k), parts),
+            turns=turns,
+            memory=line * (M + N) + rates.result * M * N,
+            read=line * held,
+            filled=line * (tiles * (self.m + self.n) - held),
+            sums=4 * self.m * self.n * parts if parts > 1 else 0,
         )
 
     def predicted(self, M: int, N: int, K: int, sms: int) -> float:

@@ -85,7 +85,9 @@ class Table:
         rows += self.unaligned
         if not (rows and _serves_all(rows[-1])):
             rows += self.modelled(product, rest=bool(rows))
-        return (*rows, *_spare(rows[-1], product)) if self.last else rows
+        if self.last:
+            rows = (*rows, *_spare(rows[-1], product))
+        return tuple(dict.fromkeys(rows))  # no call passes the first of equal ones
 
     def modelled(self, product: Product, *, rest: bool) -> tuple[Row, ...]:
         """What the model chooses, of the `rest` for tensors of any rows."""

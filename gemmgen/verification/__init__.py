@@ -22,7 +22,7 @@ from gemmgen.verification.mutate.selftest import self_test as own_test
 from gemmgen.verification.report import Verification, environment
 from gemmgen.verification.run.pool import Ready, run_checks
 from gemmgen.verification.run.process import Subject
-from gemmgen.verification.sanitize import sanitizer
+from gemmgen.verification.sanitize import sanitizer, tools
 
 OnDone = Callable[[str], object]
 
@@ -54,7 +54,7 @@ def verify(
         shared = [name for name in SHARED if self_test and _is_named(name, only)]
         subjects = _subjects(specs, report.folder, only, bool(shared))
         drifted = _drift(report, [subject.plan.name for subject in subjects])
-        facts = beside.submit(environment, device)
+        facts = beside.submit(_facts, device, sanitize)
         run = _Run(drifted, facts, started, on_done)
         run.more = _more(specs, device, profile, self_test)
         sound = [subject for subject in subjects if drifted[subject.plan.name].ok]
@@ -172,5 +172,12 @@ def _device(cpu: bool, sanitize: bool) -> str:
 
     device = "cpu" if cpu or not torch.cuda.is_available() else "cuda"
     if sanitize:
-        sanitizer.require(device)
+        tools.require(device)
     return device
+
+
+def _facts(device: str, sanitize: bool) -> dict[str, str]:
+    """What runs, and of the sanitizers which do not since Triton lacks them."""
+    lacking = tools.lacking() if sanitize else {}
+    why = "; ".join(f"{tool}: {reason}" for tool, reason in lacking.items())
+    return environment(device) | ({"not run": why} if why else {})

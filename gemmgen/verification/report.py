@@ -12,7 +12,7 @@ from gemmgen.base.text_table import table
 from gemmgen.render.parts import RUNTIME, home
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate.selftest import Kill, kill_table
-from gemmgen.verification.sanitize.sanitizer import TOOLS
+from gemmgen.verification.sanitize.tools import TOOLS
 
 _MOST_NOTES = 3
 """Of a check, in text."""

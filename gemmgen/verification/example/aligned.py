@@ -61,7 +61,11 @@ def compile_aligned(
     return triton.compile(
         source(kernel, signature, constants, attributes),
         target=GPUTarget("cuda", target.architecture, 32),
-        options={"num_warps": warps, "num_stages": tile.stages},
+        options={
+            "num_warps": warps,
+            "num_stages": tile.stages,
+            "enable_fp_fusion": True,
+        },
     )
 
 

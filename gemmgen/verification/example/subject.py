@@ -141,6 +141,13 @@ def load(path: Path) -> ModuleType:
     return importlib.import_module(f"{package.__name__}.{path.parent.name}")
 
 
+def package(folder: Path) -> ModuleType:
+    """Import an output folder as the package that it is."""
+    name = f"generated_{next(_numbers)}"
+    _loaded.append(name)
+    return _imported(name, folder / "__init__.py", [str(folder)])
+
+
 def part(module: ModuleType, stem: str) -> ModuleType:
     """One of the other modules of a kernel's package, such as that of a schedule."""
     return importlib.import_module(f"{module.__name__}.{stem}")
@@ -169,14 +176,20 @@ def again(module: ModuleType) -> ModuleType:
     """Import a kernel's package once more, as another one of the same folder."""
     folder = module.__name__.rpartition(".")[0]
     name = f"{folder}.again_{next(_numbers)}"
+    assert module.__file__ is not None
+    return _imported(name, Path(module.__file__), list(module.__path__))
+
+
+def _imported(name: str, path: Path, folders: list[str]) -> ModuleType:
+    """Import a file under a name, with submodules from folders."""
     spec = importlib.util.spec_from_file_location(
-        name, module.__file__, submodule_search_locations=list(module.__path__)
+        name, path, submodule_search_locations=folders
     )
     assert spec is not None and spec.loader is not None
-    second = importlib.util.module_from_spec(spec)
-    sys.modules[name] = second
-    spec.loader.exec_module(second)
-    return second
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def launcher(plan: Plan, module: ModuleType) -> Callable[..., Any]:
@@ -284,4 +297,4 @@ class _Configured:
         return _Configured(self.kernel, self.meta | sides | groups)
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return lambda *arguments: self.kernel[grid](*arguments, **self.meta)
+        return lambda *given, **more: self.kernel[grid](*given, **more, **self.meta)

@@ -3,13 +3,16 @@
 import ast
 import copy
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
 from gemmgen.schedules import shared_axis
 from gemmgen.select.plan import Plan
 
 _NAME, _OUT, _SHAPE, _DTYPE, _INPUTS = range(5)
-"""Arguments of `output`; `tensor` has the shape at the same place."""
+"""Arguments of `output` and `outputs`; `tensor` has the shape at the same place."""
+_SEVERAL = "CHECK.outputs"
+_RESULTS = "CHECK.output", _SEVERAL
 _BOUND, _SM = 4096, 200
 
 
@@ -24,7 +27,8 @@ def launcher_families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     for place in range(2):
         yield "size not checked", _unchecked(place)
     yield "number rounded", _rounded
-    yield "result of another type", _made(_as_fp64)
+    for place in range(len(plan.results)):
+        yield "result of another type", _made(partial(_of_another_type, place))
     yield "result made once", _made(_kept)
     yield "result not contiguous", _made(_spread)
     yield "last row bounded", _last_row(2, _BOUND)
@@ -84,7 +88,7 @@ def _not_rounded(node: ast.AST) -> ast.AST | None:
 
 def _not_held(name: str) -> Edit:
     def edit(node: ast.AST) -> ast.AST | None:
-        call = call_of(node, "CHECK.output")
+        call = call_of(node, *_RESULTS)
         held = call.args[_INPUTS] if call else None
         left = _without(held.elts, name) if isinstance(held, ast.Tuple) else None
         if call is None or left is None:
@@ -127,7 +131,7 @@ def _made(change: Callable[[ast.Call], str]) -> Edit:
     """Another result where none is given."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        call = call_of(node, "CHECK.output")
+        call = call_of(node, *_RESULTS)
         if call is None:
             return None
         given = ast.unparse(call.args[_OUT])
@@ -137,9 +141,13 @@ def _made(change: Callable[[ast.Call], str]) -> Edit:
     return edit
 
 
-def _as_fp64(call: ast.Call) -> str:
-    other = "float32" if "float64" in ast.unparse(call.args[_DTYPE]) else "float64"
-    return ast.unparse(_with(call, _DTYPE, expression(f"torch.{other}")))
+def _of_another_type(place: int, call: ast.Call) -> str:
+    types = copy.deepcopy(call.args[_DTYPE])
+    several = types.elts if isinstance(types, ast.Tuple) else [types]
+    is_fp64 = "float64" in ast.unparse(several[place])
+    several[place] = expression(f"torch.{'float32' if is_fp64 else 'float64'}")
+    changed = types if isinstance(types, ast.Tuple) else several[place]
+    return ast.unparse(_with(call, _DTYPE, changed))
 
 
 def _kept(call: ast.Call) -> str:
@@ -148,7 +156,10 @@ def _kept(call: ast.Call) -> str:
 
 
 def _spread(call: ast.Call) -> str:
-    return f"torch.stack([{ast.unparse(call)}] * 2, -1)[..., 0]"
+    text = ast.unparse(call)
+    if call_of(call, _SEVERAL):
+        return f"tuple(torch.stack([one] * 2, -1)[..., 0] for one in {text})"
+    return f"torch.stack([{text}] * 2, -1)[..., 0]"
 
 
 def _last_row(place: int, value: int) -> Edit:

@@ -17,6 +17,7 @@ from gemmgen.verification.basics.profiles import Profile
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
+from gemmgen.verification.launches.comparisons import comparisons
 from gemmgen.verification.launches.habits import habits
 from gemmgen.verification.launches.kernels import kernels
 from gemmgen.verification.launches.machine import each_alone, machine
@@ -45,7 +46,7 @@ def check_launches(
     first = (number + crc32(plan.name.encode())) % profile.every
     try:
         bench = Bench(plan, subject.load(path), driver)
-        for tried in (habits, kernels, rows, mishaps, places):
+        for tried in (habits, kernels, rows, comparisons, mishaps, places):
             for name, step in tried(bench):
                 beat(name)
                 step()

@@ -111,15 +111,17 @@ def _decides(bench: Bench, calls: list[Facts], times: int) -> None:
 
 def _bounded(bench: Bench) -> None:
     """What is remembered is bounded, of signatures and of addresses."""
-    bench.renew()
-    with few_kept(bench) as most:
-        depths = [16 * k for k in range(2 * most + 1) for _ in range(2)]
-        others = [replace(bench.usual, k=k) for k in depths]  # twice: they are kept
-        usual = [bench.usual] * (2 * most + 1)
-        alive = [(facts, bench.call(facts)) for facts in others + usual]
-        for facts, call in alive:
-            bench.check(facts, call, [])
-            check_kept(bench, most)
+    for out in ("made", "given"):
+        bench.renew()
+        usual = replace(bench.usual, out=out)
+        with few_kept(bench) as most:
+            depths = [16 * k for k in range(2 * most + 1) for _ in range(2)]
+            every = [replace(usual, k=k) for k in depths]  # twice: they are kept
+            every += [usual] * (2 * most + 1)
+            alive = [(facts, bench.call(facts)) for facts in every]
+            for facts, call in alive:
+                bench.check(facts, call, [])
+                check_kept(bench, most)
 
 
 def check_kept(bench: Bench, most: int) -> None:

@@ -1,13 +1,18 @@
 """That each launch is of the kernel which it should be, for the sizes that it has."""
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
+from gemmgen.verification.stand_in.record import named
+
+_UNFUSED = {"TRITON_DEFAULT_FP_FUSION": "0"}
 
 
 def kernels(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -32,10 +37,15 @@ def _serves_schedules(bench: Bench) -> None:
                 for one in bench.check(bench.usual, call, []).launches:
                     if row.split_k > 1 and one.grid[1] != row.split_k:
                         raise Wrong(f"{row.split_k} parts of K are {one.grid[1]}")
+                    group = named(one).get("GROUP_M", row.group_m)
+                    if group != row.group_m:
+                        raise Wrong(
+                            f"{row.group_m} rows of tiles are taken for {group}"
+                        )
 
 
 def _tells_tiles_apart(bench: Bench) -> None:
-    """Tiles that differ in warps or stages alone are other compiled kernels."""
+    """Tiles that differ in warps or stages are other kernels, fused by no default."""
     if bench.plan.configs:
         return
     bench.renew()
@@ -44,10 +54,12 @@ def _tells_tiles_apart(bench: Bench) -> None:
     other = first._replace(warps=first.warps ^ 12)
     call = bench.call(bench.usual)
     for tile in (first, deeper, other, first):
-        with bench.only(tile):
+        with bench.only(tile), patch.dict(os.environ, _UNFUSED):
             for one in bench.check(bench.usual, call, []).launches:
                 options = one.function.compiled.options
                 found = options["num_warps"], options["num_stages"]
+                if not options["enable_fp_fusion"]:
+                    raise Wrong("product and sum are fused by default alone")
                 if found != (tile.warps, tile.stages):
                     raise Wrong(f"{tile} is compiled for warps and stages {found}")
 
@@ -69,10 +81,10 @@ def _tells_kernels_apart(bench: Bench) -> None:
 
 
 def _tells_widths_apart(bench: Bench) -> None:
-    """Sizes of 2^31 and more are passed as what they are."""
+    """Sizes of 2^31 and more are passed as what they are, and offsets of so many."""
     for axis in ("rows", "n", "k"):
         bench.renew()
-        for size in (2**31 - 16, 2**31, 2**31 - 16, 2**31):
+        for size in (2**31 - 16, 2**31, 2**31 - 16, 2**31, 2**28):
             few: dict[str, Any] = {"rows": (16,), "n": 16, "k": 16}
             few[axis] = (size,) if axis == "rows" else size
             facts = replace(bench.usual, **few)

@@ -21,7 +21,6 @@ def mishaps(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     for mishap in (
         _recovers,
         _distrusts,
-        _compares,
         _asks_no_more,
         _complains,
         _tells_results,
@@ -81,16 +80,6 @@ def _amiss(bench: Bench, described: bool, fails: bool, launched: Launched) -> No
         bench.observe(launched)
     elif fails:
         raise TypeError("function takes exactly 12 arguments")
-
-
-def _compares(bench: Bench) -> None:
-    """A torch whose comparison takes any tensors for the same is not relied upon."""
-    blind = SimpleNamespace(check=lambda *_: True)
-    with patch.object(torch._C._dynamo.guards, "TensorGuards", lambda *_, **__: blind):
-        bench.renew()
-        for facts in (bench.usual, replace(bench.usual, rows=(48,))):
-            for _ in range(4):
-                bench.check(facts, bench.call(facts), [])
 
 
 def _complains(bench: Bench) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -19,20 +20,22 @@ from gemmgen.verification.launches.habits import (
     few_kept,
 )
 
-_FEW = ((64,), (80,), (72,), (7,), (300,), (2,))
+_FEW = ((2,), (64,), (80,), (72,), (7,), (300,))
 _MANY = ((1000,), (4096,), (16384,), (5,), (128,))
 """With these K also comes in other numbers of parts."""
 _WARMED = (1, 2, 7, 15, 16, 17, 48, 64, 65, 100, 128, 129, 200, 256, 500, 512)
-_LEADING = ((8, 8), (3, 5, 7), (2, 1))
+_LEADING = ((8, 8), (3, 5, 7), (2, 1), (2, 1, 1))
+_SINGLE = 3
+_AGAIN = 2
+"""So that a call is repeated at once."""
 _KINDS, _MORE_KINDS = 2, 3
 """Of numbers that Triton compiles kernels for: multiples of 16, others; of parts, 1."""
 
 
 def rows(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Everything that is tried, by name; nothing where tensors lie along M."""
-    if not rows_first(bench.plan.contraction.lhs, bench.plan.tensors) or not direct(
-        bench
-    ):
+    """Everything that is tried, by name; little where tensors lie along M."""
+    yield str(_warms.__doc__), partial(_warms, bench)
+    if not related(bench):
         return
     for one in (
         _relates,
@@ -43,9 +46,14 @@ def rows(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         _tells_far,
         _refuses,
         _keeps_few,
-        _warms,
     ):
         yield str(one.__doc__), partial(one, bench)
+
+
+def related(bench: Bench) -> bool:
+    """Whether calls that differ in rows alone are decided together."""
+    along = rows_first(bench.plan.contraction.lhs, bench.plan.tensors)
+    return direct(bench) and along
 
 
 def _relates(bench: Bench) -> None:
@@ -75,6 +83,10 @@ def _relates(bench: Bench) -> None:
                 _right(bench, launcher, replace(bench.usual, rows=sizes))
             if len(decided) != few:
                 raise Wrong("calls of other leading sizes are decided anew")
+            for _ in range(_SINGLE):
+                _right(bench, launcher, replace(bench.usual, rows=(1,)))
+            if len(decided) > few + 1:
+                raise Wrong("calls of a single row are decided anew")
 
 
 def _chooses(bench: Bench) -> None:
@@ -106,6 +118,10 @@ def _stays_right(bench: Bench) -> None:
         ("made", (0,)),
     ):
         _right(bench, bench.launcher, replace(bench.usual, rows=sizes, out=out))
+    if OPERATIONS[bench.plan.op].leading:
+        bench.renew()
+        for last in (32, 32, 32, 0):
+            _right(bench, bench.launcher, replace(bench.usual, rows=(2, last)))
     for hook in ("enter", "exit"):
         bench.renew()
         for sizes in _FEW[:3]:
@@ -133,11 +149,15 @@ def _tells_gaps(bench: Bench) -> None:
 
 
 def _tells_one(bench: Bench) -> None:
-    """The step behind a single row is of no account, that of several is."""
+    """The step behind a single row is of no account, that of several is.
+
+    Nor tell calls of no rows how others are served.
+    """
     usual = replace(bench.usual, n=64, k=64)
-    for step in (16, 3):
+    ones, none = (1, 2, 1, 3, 2, 4), (0, 0, 0, 16, 16, 16, 0)
+    for step, counts in ((16, ones), (3, ones), (64, none)):
         bench.renew()
-        for count in (1, 2, 1, 3, 2, 4):
+        for count in counts:
             views = {bench.plan.contraction.lhs.name: ((count, 64), (step, 1))}
             _right(bench, bench.launcher, replace(usual, rows=(count,)), views)
 
@@ -195,27 +215,47 @@ def _keeps_few(bench: Bench) -> None:
         for count in range(2, 2 * most + 4):
             # Tiles are remembered for eight numbers of rows at a time.
             facts = replace(usual, rows=(8 * count,))
-            alive.append(bench.call(facts))
-            bench.judge(
-                facts, alive[-1], bench.perform(bench.launcher, facts, alive[-1]), []
-            )
-            check_kept(bench, most)
+            for _ in range(_AGAIN):
+                alive.append(bench.call(facts))
+                bench.check(facts, alive[-1], [])
+                check_kept(bench, most)
 
 
 def _warms(bench: Bench) -> None:
-    """After a warm-up no call of as many rows or fewer compiles anything."""
-    for n, k in ((64, 4096), (4096, 1024)):
+    """After a warm-up no call of as many rows or fewer compiles anything.
+
+    Of as many rows, where calls of fewer have nothing in common; what is never known
+    tells nothing.
+    """
+    warmed = _WARMED if related(bench) else _WARMED[-1:]
+    leading = related(bench) and OPERATIONS[bench.plan.op].leading
+    learning = replace(bench.usual, gradient=(bench.plan.contraction.first.name, False))
+    for usual in (
+        replace(bench.usual, rows=warmed[-1:], n=64, k=4096),
+        replace(bench.usual, rows=(2, warmed[-1] // 2) if leading else warmed[-1:]),
+        replace(learning, rows=warmed[-1:], n=4096, k=1024),
+    ):
         bench.renew()
-        usual = replace(bench.usual, rows=(_WARMED[-1],), n=n, k=k)
-        positional, _ = bench.call(usual).arguments(0)
-        told = bench.launcher.warmup(*positional)  # type: ignore[attr-defined]
-        if not told or any(one.rows > _WARMED[-1] for one in told):
+        told = _warmed(bench, usual)
+        if bool(told) != direct(bench) or any(one.rows > warmed[-1] for one in told):
             raise Wrong(f"a warm-up tells of {told}")
-        for count in _WARMED:
+        for count in warmed if told else ():
             facts = replace(usual, rows=(count,))
             made = bench.perform(bench.launcher, facts, bench.call(facts))
             if made.through_triton or not made.launches:
                 raise Wrong(f"{count} rows are compiled after a warm-up\n{facts}")
+
+
+def _warmed(bench: Bench, facts: Facts) -> Any:
+    """What a warm-up tells, which has waited for all that it launched."""
+    launches, waited = bench.driver.launches, [0]
+    positional, _ = bench.call(facts).arguments(0)
+    note = patch.object(bench.driver, "wait", lambda: waited.append(len(launches)))
+    with note, torch.set_grad_enabled(facts.gradient[1]):
+        told = bench.launcher.warmup(*positional)  # type: ignore[attr-defined]
+    if told and related(bench) and waited[-1] < len(launches):
+        raise Wrong("a warm-up does not wait for what it launched")
+    return told
 
 
 View = tuple[Sequence[int], Sequence[int]]
@@ -230,7 +270,8 @@ def _right(
     """
     call = bench.call(facts)
     for name, (shape, strides) in (views or {}).items():
-        last = sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+        sides = zip(shape, strides, strict=True)
+        last = sum((n - 1) * s for n, s in sides if n > 0)
         like: torch.Tensor = call.inputs[name]
         whole = bench.driver.gpus.empty((last + 1,), (1,), like.dtype, facts.device)
         call.inputs[name] = whole.as_strided(shape, strides)

@@ -8,12 +8,15 @@ from gemmgen.verification.faults.families import families
 from gemmgen.verification.faults.host import host_families, on_the_host
 from gemmgen.verification.mutate.host_excuses import excuse
 from gemmgen.verification.mutate.mutants import EQUIVALENT, Mutant, mutated
+from gemmgen.verification.mutate.reach import place_of
 
 
 def host_mutants(name: str, source: str) -> Iterator[Mutant]:
     """Every mutant of what Python itself runs of a module, each once."""
     for one in mutated(source, host_families(), on_the_host):
-        yield Mutant(f"{one.name} of {name}", one.family, one.source, excuse(name, one))
+        place = place_of(source, one.node)
+        what, same = f"{one.name} of {name}", excuse(name, one)
+        yield Mutant(what, one.family, one.source, same, place=place)
 
 
 def device_mutants(plan: Plan, name: str, source: str) -> Iterator[tuple[str, Mutant]]:

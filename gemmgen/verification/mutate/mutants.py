@@ -20,7 +20,8 @@ class Mutant:
     """A faulty module; `equivalent` says why no test could tell it, if none can.
 
     `file` is that of the schedules whose kernel has the fault; None if every launch may
-    have it.
+    have it. In a module that launchers share, `place` is where it is, as `reach` has
+    it.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Mutant:
     source: str
     equivalent: str | None = None
     file: str | None = None
+    place: int = 0
 
 
 EQUIVALENT = {

@@ -16,6 +16,14 @@ from gemmgen.render.parts import RUNTIME, file_of, stems
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate.host_mutants import device_mutants, host_mutants
 from gemmgen.verification.mutate.mutants import Mutant, mutants
+from gemmgen.verification.mutate.reach import (
+    Attempt,
+    Reached,
+    coming_to,
+    lines_reached,
+    most_first,
+    noted,
+)
 from gemmgen.verification.mutate.shared_trial import (
     callers_of,
     trial_plans,
@@ -40,6 +48,8 @@ class Kill:
     family: str
     found: str
     equivalent: str
+    reached: bool = True
+    """Whether any check comes to where it is."""
 
     @property
     def survived(self) -> bool:
@@ -61,8 +71,8 @@ class _Trial:
     def kill(self, found: str) -> Kill:
         """What became of it."""
         mutant = self.mutant
-        same = mutant.equivalent or ""
-        return Kill(self.module, mutant.name, mutant.family, found, same)
+        same, reached = mutant.equivalent or "", bool(self.checks)
+        return Kill(self.module, mutant.name, mutant.family, found, same, reached)
 
 
 def self_test(
@@ -88,11 +98,12 @@ def self_test(
         ),
     }
     with tempfile.TemporaryDirectory(prefix="gemmgen-mutants-") as name:
-        folder = Path(name)
-        ill = _ill(folder / "healthy", verified) if shared else []
+        folder, ill = Path(name), list[Outcome]()
         trials = list(_of_kernels(folder / "kernels", subjects))
+        if shared:
+            ill, reach = _healthy(folder / "healthy", verified)
         if shared and not ill:
-            every = _of_shared(folder / "shared")
+            every = _of_shared(folder / "shared", reach)
             trials += [one for one in every if one.module in shared]
         outcomes, known = [*ill], list[Kill]()
         for kills, seconds in _found_out(trials, verified):
@@ -143,16 +154,16 @@ def _changed(folder: Path, subject: Subject, stem: str, mutant: Mutant) -> Subje
     return Subject(plan, own / file_of(plan), subject.spec, file=mutant.file)
 
 
-def _of_shared(folder: Path) -> Iterator[_Trial]:
+def _of_shared(folder: Path, reach: Mapping[str, Reached]) -> Iterator[_Trial]:
     """The mutants of each shared module, tried by kernels of their own."""
     yield from _of_device(folder / "device")
+    plans = {plan.name: plan for plan in trial_plans()}
     for name, text in shared_texts().items():
         for index, mutant in enumerate(host_mutants(name, text)):
             own, changed = folder / f"{name}{index}", {name: mutant.source}
             checks = [
-                (check, partial(written, own / plan.name, plan, changed))
-                for plan in trial_plans()
-                for check in _CHECKS
+                (check, partial(written, own / kernel, plans[kernel], changed))
+                for check, kernel in coming_to(mutant.place, reach[name])
             ]
             yield _Trial(name, mutant, tuple(checks))
 
@@ -170,17 +181,31 @@ def _of_device(folder: Path) -> Iterator[_Trial]:
             yield _Trial(name, mutant, tuple(checks))
 
 
-def _ill(
+def _healthy(
     folder: Path, verified: Mapping[str, Callable[..., list[Outcome]]]
-) -> list[Outcome]:
-    """What fails of the kernels by which shared modules are tried, unchanged."""
-    healthy = [written(folder / plan.name, plan, {}) for plan in trial_plans()]
-    outcomes = [one for check in _CHECKS for one in verified[check](healthy)]
-    return [
-        replace(one, kernel=RUNTIME, check="self-test")
-        for one in outcomes
-        if not one.ok
-    ]
+) -> tuple[list[Outcome], dict[str, Reached]]:
+    """What fails of the kernels by which shared modules are tried, unchanged.
+
+    And to which statements of these modules each check of each kernel comes.
+    """
+    changed = {name: noted(text) for name, text in shared_texts().items()}
+    found: dict[Attempt, Path] = {}
+    ill: list[Outcome] = []
+    for check in _CHECKS:
+        subjects = [
+            written(folder / check / plan.name, plan, changed) for plan in trial_plans()
+        ]
+        found |= {(check, one.plan.name): one.folder for one in subjects}
+        ill += [
+            replace(one, kernel=RUNTIME, check="self-test")
+            for one in verified[check](subjects)
+            if not one.ok
+        ]
+    reach = {
+        name: {one: lines_reached(own, name) for one, own in found.items()}
+        for name in changed
+    }
+    return ill, {name: most_first(own) for name, own in reach.items()}
 
 
 def _found_out(
@@ -215,8 +240,12 @@ def _found_out(
 
 def _judged(kills: Sequence[Kill], device: str) -> Outcome:
     """What the mutants of one module say of its verification."""
-    survivors = [kill.mutant for kill in kills if kill.survived]
-    detail = "\n".join(f"survived: {name}" for name in survivors)
+    survivors = [
+        f"survived: {kill.mutant}" + ", where no check comes" * (not kill.reached)
+        for kill in kills
+        if kill.survived
+    ]
+    detail = "\n".join(survivors)
     status = "failed" if survivors else "passed"
     return Outcome(kills[0].kernel, "self-test", device, status, detail, len(kills))
 

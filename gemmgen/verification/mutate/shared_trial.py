@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from gemmgen.output import alone
+from gemmgen.output.folder import PACKAGE
 from gemmgen.render import render
 from gemmgen.render.parts import ROLES, file_of
 from gemmgen.schedules.parts.tile import Rates
@@ -166,7 +167,8 @@ def _caller_of(function: str) -> Plan:
 
 @cache
 def _files(plan: Plan) -> Mapping[str, str]:
-    return render.files(plan, "self-test")
+    package = {PACKAGE: render.package([plan.name])}
+    return package | render.files(plan, "self-test")
 
 
 def written(

@@ -61,6 +61,7 @@ def _steps(
     """
     yield trial.refuse
     if trial.file is None:  # else one is forced throughout
+        yield trial.bring_out
         yield partial(trial.choose, number)
     for one in found:
         if isinstance(one, Pipelined):  # first, for they find most that is wrong

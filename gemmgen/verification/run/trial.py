@@ -31,6 +31,7 @@ from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.interpret.hardware import Refused
 from gemmgen.verification.interpret.memory import OutOfBounds, Unclean
 from gemmgen.verification.run.memory_rules import check_in_place, check_memory_refusals
+from gemmgen.verification.run.package import check_package
 from gemmgen.verification.run.refusals import check_refusals
 from gemmgen.verification.run.shrinking import try_drawn
 from gemmgen.verification.run.tile_choice import check_choice
@@ -138,6 +139,13 @@ class Trial:
         self.examples += self.attempt(
             "memory that is shared",
             lambda: check_memory_refusals(*given) + check_in_place(*given),
+        )
+
+    def bring_out(self) -> None:
+        """The kernel's name in the package of its folder."""
+        folder, name = self.path.parent.parent, self.plan.name
+        self.examples += self.attempt(
+            "the folder's package", lambda: check_package(folder, name)
         )
 
     def choose(self, number: int) -> None:

@@ -1,1 +1,1 @@
-"""Kernels under compute-sanitizer and Triton's ConSan."""
+"""Kernels under compute-sanitizer and Triton's own sanitizers."""

@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemmgen.select.plan import Plan
-from gemmgen.verification.sanitize import consan
+from gemmgen.verification.sanitize import consan, fpsan
+from gemmgen.verification.sanitize.instrumented import OWN, allocate
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from gemmgen.verification.cases.cases import Case
     from gemmgen.verification.example.subject import Variant
 
@@ -67,12 +70,12 @@ def cases(
 
     The others compile a kernel anew for the same accesses. Part tiles alone, once for
     descriptors and once for what they cannot describe, if not the `whole` of them is
-    asked for or the tool is slow. ConSan has cases of its own.
+    asked for or the tool is slow. Triton's own tools have cases of their own.
     """
     from gemmgen.verification.example.edge_cases import beyond, edge_cases, plain
 
-    if tool == consan.CONSAN:
-        yield from consan.cases(plan, variant)
+    if tool in OWN:
+        yield from OWN[tool].cases(plan, variant)
         return
     if whole and tool not in _SLOW:
         yield from filter(plain, edge_cases(plan, variant.block))
@@ -92,8 +95,10 @@ def _run(plan: Plan, path: Path, tool: str, device: str) -> int:
     module = subject.load(path)
     few: Callable[[], AbstractContextManager[None]] = nullcontext
     if tool == consan.CONSAN:
-        consan.allocate(partial(torch.zeros, dtype=torch.int8))
         few = partial(consan.few_programs, module)
+    if tool in OWN and device == "cuda":
+        allocate(partial(torch.zeros, dtype=torch.int8))
+    agreement = fpsan.Agreement(plan) if tool == fpsan.FPSAN else None
     calls, seen = 0, set()
     for variant in subject.variants(plan, module, torch.device(device)):
         whole = variant.text not in seen
@@ -102,12 +107,18 @@ def _run(plan: Plan, path: Path, tool: str, device: str) -> int:
             for case in cases(plan, variant, tool, whole):
                 name = f"{describe_case(plan, case)}, {variant.name}"
                 _tell(event="case", kernel=plan.name, case=name)
-                _call(plan, subject.launcher(plan, module), case, torch.device(device))
+                launcher = subject.launcher(plan, module)
+                results = _call(plan, launcher, case, torch.device(device))
                 calls += 1
+                wrong = agreement and agreement.differs(case, variant, results)
+                if wrong:
+                    _tell(event="finding", kernel=plan.name, finding=wrong)
     return calls
 
 
-def _call(plan: Plan, launcher: Callable[..., Any], case: "Case", device: Any) -> None:
+def _call(
+    plan: Plan, launcher: Callable[..., Any], case: "Case", device: Any
+) -> "list[Tensor]":
     from gemmgen.verification.cases.cases import numbers
     from gemmgen.verification.example.one_example import (
         Call,
@@ -117,7 +128,7 @@ def _call(plan: Plan, launcher: Callable[..., Any], case: "Case", device: Any) -
 
     inputs = framed_inputs(plan, case, device)
     outputs = framed_outputs(plan, case, device) if case.given else None
-    Call(
+    return Call(
         {name: framed.view for name, framed in inputs.items()},
         dict(zip(numbers(plan), case.numbers, strict=True)),
         [framed.view for framed in outputs] if outputs is not None else None,

@@ -4,9 +4,9 @@ Triton compiles its checks into the kernel, which asserts them on the GPU. What 
 runs in the process that calls kernels; it needs no other program.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from gemmgen.select.plan import Plan
@@ -62,18 +62,3 @@ def few_programs(module: "ModuleType") -> Iterator[None]:
     table = vars(subject.runtime(module, "table"))
     with patch.dict(table, num_sms=lambda device: _PROGRAMS):
         yield
-
-
-def allocate(zeros: Callable[..., Any]) -> None:
-    """Give Triton the memory that the checks keep their state in.
-
-    All of it zero, as what Triton itself gives them since 3.8: they take it as it is.
-    """
-    import triton
-    from triton.runtime._allocation import set_profile_allocator
-
-    def allocator(size: int, alignment: int, stream: int | None) -> Any:
-        return zeros(size, device="cuda")
-
-    triton.set_allocator(allocator)
-    set_profile_allocator(allocator)

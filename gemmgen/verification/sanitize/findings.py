@@ -1,4 +1,4 @@
-"""Reads what compute-sanitizer and the process under it wrote, in one stream.
+"""Reads what a sanitizer and the process under it wrote, in one stream.
 
 Nothing here starts a process.
 """
@@ -134,6 +134,8 @@ def _note(records: dict[str, Record], text: str) -> str:
     match values["event"]:
         case "case":
             record.case = values["case"]
+        case "finding":
+            record.findings.append(f"{values['finding']}\n{record.case}")
         case "error":
             record.story = values["story"]
         case "end":

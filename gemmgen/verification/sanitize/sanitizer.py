@@ -1,63 +1,36 @@
 """`gemmgen verify --sanitize`: kernels on a GPU under sanitizers.
 
-Those are compute-sanitizer's tools, and Triton's ConSan for specialized kernels.
+Those are compute-sanitizer's tools, Triton's ConSan for specialized kernels, and its
+FPSan where the installed Triton has it.
 
 Several kernels share a process; after one that fails, the rest get a new one.
 """
 
-import json
 import os
-import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
-from gemmgen.base.errors import EnvironmentMissing
 from gemmgen.render.parts import ROLES, file_of
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.run.process import Subject
-from gemmgen.verification.sanitize import consan
 from gemmgen.verification.sanitize.child import job
-from gemmgen.verification.sanitize.consan import ASSERTED, CONSAN
+from gemmgen.verification.sanitize.consan import ASSERTED
 from gemmgen.verification.sanitize.findings import FOUND, Files, Reading, Record, read
-
-PROGRAM = "compute-sanitizer"
-TOOLS: dict[str, tuple[str, ...]] = {
-    # Symbols that torch looks up in vain are no errors of a kernel.
-    "memcheck": ("--report-api-errors", "no"),
-    "racecheck": (),
-    "initcheck": (),
-    CONSAN: (),
-}
-"""Each tool with its own options; ConSan is none of compute-sanitizer's."""
+from gemmgen.verification.sanitize.instrumented import OWN
+from gemmgen.verification.sanitize.tools import TOOLS, command, concerned, environment
 
 _START_SECONDS, _KERNEL_SECONDS = 120.0, 300.0
-_CONSAN_SECONDS = 1800.0
-"""Triton 3.7 takes minutes to compile a tile with its checks."""
+_OWN_SECONDS = 1800.0
+"""Triton takes up to minutes to compile a tile with its checks."""
 _MOST_AT_ONCE = 15
-_ALLOCATORS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
-_CODE = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from gemmgen.verification.sanitize.child import main; main()"
-)
-
-
-def require(device: str) -> None:
-    """Raise `EnvironmentMissing` unless there are a GPU and the program."""
-    if device != "cuda":
-        raise EnvironmentMissing("--sanitize needs a GPU")
-    if shutil.which(PROGRAM) is None:
-        raise EnvironmentMissing(
-            f"--sanitize needs {PROGRAM} on PATH; it is part of the CUDA toolkit"
-        )
 
 
 def sanitize(
@@ -68,13 +41,7 @@ def sanitize(
     """An outcome a tool and kernel, the tools in their order."""
     running = _Running()
     at_once = max(1, min(_MOST_AT_ONCE, os.cpu_count() or 1))
-    parts = max(1, at_once // len(TOOLS))
-    shares = [
-        (tool, share)
-        for tool in TOOLS
-        for share in (_concerned(tool, subjects)[part::parts] for part in range(parts))
-        if share
-    ]
+    shares = list(_shares(subjects, max(1, at_once // len(TOOLS))))
     with ThreadPoolExecutor(at_once) as pool:
         try:
             found = list(
@@ -92,36 +59,6 @@ def sanitize(
         (outcome for share in found for outcome in share),
         key=lambda outcome: order.index(outcome.check),
     )
-
-
-def _concerned(tool: str, subjects: Sequence[Subject]) -> Sequence[Subject]:
-    """The kernels that a tool has something to look at."""
-    return [
-        subject
-        for subject in subjects
-        if tool != CONSAN or consan.concerns(subject.plan)
-    ]
-
-
-def command(tool: str, order: Path) -> list[str]:
-    """What is run for one tool; `order` holds the job."""
-    python = [sys.executable, "-I", "-c", _CODE, json.dumps(sys.path), str(order)]
-    if tool == CONSAN:
-        return python
-    options = ["--tool", tool, "--error-exitcode", str(FOUND), *TOOLS[tool]]
-    return [PROGRAM, *options, "--target-processes", "application-only", *python]
-
-
-def environment(tool: str, device: str) -> dict[str, str]:
-    """Each tensor its own allocation, so that what lies beyond its end is nobody's."""
-    kept = {name: os.environ[name] for name in os.environ if name not in _ALLOCATORS}
-    interpret = "1" if device == "cpu" else "0"
-    return {
-        **kept,
-        "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
-        "TRITON_INTERPRET": interpret,
-        **(consan.ENVIRONMENT if tool == CONSAN else {}),
-    }
 
 
 @dataclass(frozen=True)
@@ -185,6 +122,16 @@ def _kill(process: "subprocess.Popen[str]") -> None:
         os.killpg(process.pid, signal.SIGKILL)
 
 
+def _shares(
+    subjects: Sequence[Subject], parts: int
+) -> Iterator[tuple[str, Sequence[Subject]]]:
+    """What each process is to check; Triton's own compile long, so a kernel each."""
+    for tool in sorted(TOOLS, key=lambda tool: tool not in OWN):
+        own = concerned(tool, subjects)
+        count = len(own) if tool in OWN else parts
+        yield from ((tool, own[at::count]) for at in range(min(count, len(own))))
+
+
 def _checked(
     tool: str,
     subjects: Sequence[Subject],
@@ -199,7 +146,7 @@ def _checked(
             order = Path(folder, "job.json")
             pairs = [(subject.plan, subject.path) for subject in waiting]
             order.write_text(job(tool, device, pairs), encoding="utf-8")
-            each = _CONSAN_SECONDS if tool == CONSAN else _KERNEL_SECONDS
+            each = _OWN_SECONDS if tool in OWN else _KERNEL_SECONDS
             limit = _START_SECONDS + each * len(waiting)
             variables = environment(tool, device)
             session = running.run(command(tool, order), variables, limit)

@@ -4,6 +4,7 @@ Stands for what lies under Triton's launcher in C, for a process that does nothi
 all above it, Triton's and torch's, is real.
 """
 
+import inspect
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,6 +25,9 @@ from gemmgen.verification.stand_in.compiled import (
 from gemmgen.verification.stand_in.operators import pose
 from gemmgen.verification.stand_in.tensors import Gpus
 
+_ENCODER = "fill_tma_descriptor"
+_ENCODER += "_tiled" * (f"{_ENCODER}_tiled" in inspect.getsource(nvidia))
+"""What the installed Triton makes tensor maps with."""
 DEVICES = 2
 PROCESSORS = 132
 SHARED = 232448
@@ -88,8 +92,7 @@ class Driver:
         """Told each thing that a thread does, before it does."""
         self.launcher_cls = nvidia.CudaLauncher
         self.utils = SimpleNamespace(
-            fill_tma_descriptor=self.encode,
-            fill_tma_descriptor_tiled=self.encode,
+            **{_ENCODER: self.encode},
             get_device_properties=lambda device: {"max_shared_mem": SHARED},
             load_binary=self.load,
             unload_module=lambda module: None,
@@ -123,7 +126,9 @@ class Driver:
         self, address: int, swizzle: int, size: int, element: int, block: Any,
         shape: Any, strides: Any, padding: int,
     ) -> TensorMap:  # fmt: skip
-        """A tensor map."""
+        """A tensor map; as in CUDA, none of nothing."""
+        if 0 in shape:
+            raise RuntimeError("Triton Error [CUDA]: invalid argument")
         sides = tuple(block), tuple(shape), tuple(strides)
         return TensorMap(address, element, *sides, padding)
 

@@ -1,0 +1,123 @@
+"""Which statements of shared modules a check of a kernel comes to.
+
+A check that does not come to a statement cannot tell what is wrong there. Modules note
+it themselves, in a copy with a note before each statement, wherever they are run.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+from gemmgen.verification.faults.host import on_the_host
+
+ALWAYS = 0
+"""The place of what may matter wherever its module is imported."""
+Attempt = tuple[str, str]
+"""A check, and the kernel that is checked."""
+Reached = Mapping[Attempt, frozenset[int]]
+"""The lines of statements of a module that each attempt comes to."""
+_SUFFIX = ".reached"
+_NOTE = f"""
+def _reached(line, known=set()):
+    if line not in known:
+        known.add(line)
+        with open(__file__ + {_SUFFIX!r}, "a", encoding="utf-8") as file:
+            file.write(f"{{line}}\\n")
+"""
+
+
+def noted(source: str) -> str:
+    """A module that notes its statements beside its file, by line, as it runs them.
+
+    Functions that Triton compiles stay as they are.
+    """
+    module = ast.parse(source)
+    first = 1 + max(
+        (at for at, one in enumerate(module.body) if _leads(one)), default=-1
+    )
+    for one in filter(on_the_host, module.body):
+        for body in _bodies(one):
+            at = _described(body)
+            body[at:] = [new for old in body[at:] for new in (_note(old.lineno), old)]
+    module.body[first:first] = ast.parse(_NOTE).body
+    return ast.unparse(ast.fix_missing_locations(module))
+
+
+def lines_reached(folder: Path, name: str) -> frozenset[int]:
+    """The lines that a module of an output folder has noted."""
+    notes = folder / (name + _SUFFIX)
+    text = notes.read_text(encoding="utf-8") if notes.exists() else ""
+    return frozenset(map(int, text.split()))
+
+
+def most_first(reached: Reached) -> Reached:
+    """First what comes to most, then each time to most that none before came to."""
+    left, seen = dict(reached), frozenset[int]()
+    found: dict[Attempt, frozenset[int]] = {}
+    while left:
+        one = max(left, key=lambda one: len(left[one] - seen))
+        found[one] = left.pop(one)
+        seen |= found[one]
+    return found
+
+
+def coming_to(place: int, reached: Reached) -> list[Attempt]:
+    """The attempts that come to a place, in their order."""
+    return [one for one, lines in reached.items() if place in (ALWAYS, *lines)]
+
+
+def place_of(source: str, node: ast.AST) -> int:
+    """The line by which a module notes the statement that a node is in.
+
+    Of what is done as the module is imported, and what nothing notes, it is `ALWAYS`.
+    """
+    line: int = getattr(node, "lineno", 0)
+    if isinstance(node, ast.FunctionDef):  # what it does is another
+        line = node.body[_described(node.body)].lineno
+    return _places(source).get(line, ALWAYS)
+
+
+@cache
+def _places(source: str) -> Mapping[int, int]:
+    """The line of the innermost statement that is noted, for each line."""
+    found: dict[int, int] = {}
+    for top in filter(on_the_host, ast.parse(source).body):
+        for body in _bodies(top):
+            for one in body:
+                lines = range(one.lineno, (one.end_lineno or one.lineno) + 1)
+                found |= dict.fromkeys(lines, one.lineno)
+    return found
+
+
+def _bodies(tree: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Every list of statements within one, the outer ones first."""
+    for field in ("body", "orelse", "handlers", "finalbody"):
+        body = getattr(tree, field, None)
+        if not isinstance(body, list) or not body:
+            continue
+        if field != "handlers":
+            yield body
+        for one in list(body):
+            yield from _bodies(one)
+
+
+def _note(line: int) -> ast.stmt:
+    return ast.parse(f"_reached({line})").body[0]
+
+
+def _described(body: list[ast.stmt]) -> int:
+    """How many statements a body begins with that only say what it is for."""
+    return int(_is_text(body[0]))
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.Expr):
+        return False
+    value = statement.value
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def _leads(statement: ast.stmt) -> bool:
+    """Whether a module's statement must stay ahead of all others."""
+    return _is_text(statement) or ast.unparse(statement).startswith("from __future__")
