@@ -79,10 +79,9 @@ class ConsumerText(KernelText):
         return buffers(self.plan.operands, stored)
 
     def buffer_of(self, name: str) -> str:
-        """The buffer that holds a part of a consumer's operand or result."""
-        other = self.buffers[name]
-        if other or any(one.name == name for one in self.matrices):
-            return f"{other or name}_smem[part].index(CONSUMER)"
+        """The buffer of its own of a part of a consumer's operand or result."""
+        if any(one.name == name for one in self.matrices):
+            return f"{name}_smem[part].index(CONSUMER)"
         return f"cut({name}_smem.index(CONSUMER), 0, acc.shape[0])"
 
     @property
@@ -178,11 +177,11 @@ class ConsumerText(KernelText):
         results = self.plan.results
         if not self.described("results"):
             return self.stores_by_pointers
-        parts = [(one, f"{one.name}_part") for one in results]
-        own = [one for one in results if not self.buffers[one.name]]
+        parts = [(one, f"{self.buffers[one.name] or one.name}_part") for one in results]
+        own = [one for one, part in parts if part == f"{one.name}_part"]
         return [
             *["tma.store_wait(0)"] * bool(own),
-            *(f"{part} = {self.buffer_of(one.name)}" for one, part in parts),
+            *(f"{one.name}_part = {self.buffer_of(one.name)}" for one in own),
             *(f"{part}.store({self.stored(one)})" for one, part in parts),
             "hopper.fence_async_shared()",
             *(

@@ -108,7 +108,7 @@ def produce(
 ):  # fmt: skip
     """Load the K blocks of every tile of this program, each when its stage is empty."""
     a_desc, b_desc, a_smem, b_smem, full, empty, M, N = loads
-    first_k = 0 if SPLIT_K == 1 else k_begin
+    first_k = 0 if SPLIT_K == 1 else k_begin  # which the compiler cannot know
     left_desc = b_desc if SWAP_AB else a_desc
     BITS: gl.constexpr = (
         (BLOCK_M + BLOCK_N) * BLOCK_K * left_desc.dtype.primitive_bitwidth

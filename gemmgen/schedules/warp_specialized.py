@@ -52,9 +52,10 @@ _IN_PARTS = (FILL, 2 * FILL)
 _DEEPEST = 12
 """Stages that tiles of few rows have room for, and use: 72 x 64 is fastest with 12."""
 
-_MEETING = {2: 24, 3: 120}
-"""Bytes that parts of K take more, by consumers: the most of 23 tiles of four kernels
-(Triton 3.6 and 3.9), of which some take up to 48, and 124, less."""
+_PASSED_OF_PARTS, _SCRATCH, _STEP_OF_SCRATCH = 32, 4, 128
+"""Bytes of what consumers are passed more where K comes in parts, and of the count that
+a thread of each hands to its others, whose place is a multiple of 128 (Triton 3.6 to
+3.9)."""
 
 _HELD_AT_LEAST, _TAKEN = 90e-9, 0.039e-9
 """Seconds of a consumer from a block's arrival to its left side in registers, and for
@@ -201,22 +202,30 @@ def _why_no_pieces(side: int, axis: str, product: Product) -> str | None:
 def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     """The ring, its barriers, consumers' tiles and what is passed to them."""
     stage = product.rows(tile.m, tile.n) * tile.k * product.bytes
-    barriers = 2 * round_up(8 * tile.stages, 16) + (32 if takes_turns(tile) else 0)
-    passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
-    passed += 16 * (consumers(tile) - 2)
-    if tile.split_k != 1:
-        passed += _MEETING[consumers(tile)]
-    whole = tile.m if transposes(product.kind, product.layout) else tile.n
-    more = len(pieces(whole, most_columns(tile.warpgroups))) - 1
-    passed += (36 if product.matrix_bytes else 28) * more + 16 * bool(more)
     stores = "results" not in by_pointers(product.kind)
     of_wg = tile.m * tile.n * consumers(tile) // tile.warpgroups
     own = product.tile_bytes - product.matrix_bytes if stores else 0
     rows = pieces(tile.m, MOST_STORED)[0]
     results = of_wg // tile.m * rows * own
-    return (
-        tile.stages * stage + of_wg * product.matrix_bytes + results + barriers + passed
-    )
+    blocks = tile.stages * stage + of_wg * product.matrix_bytes + results
+    return blocks + _beside_blocks(tile, product)
+
+
+def _beside_blocks(tile: Tile, product: Product) -> int:
+    """Barriers, what is passed to consumers, and where they count parts of K.
+
+    The first two count where they found what was passed, a third behind all else.
+    """
+    barriers = 2 * round_up(8 * tile.stages, 16) + (32 if takes_turns(tile) else 0)
+    passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
+    passed += 16 * (consumers(tile) - 2)
+    whole = tile.m if transposes(product.kind, product.layout) else tile.n
+    more = len(pieces(whole, most_columns(tile.warpgroups))) - 1
+    passed += (36 if product.matrix_bytes else 28) * more + 16 * bool(more)
+    taken = barriers + passed + _PASSED_OF_PARTS * (tile.split_k != 1)
+    if tile.split_k == 1 or consumers(tile) == 2:
+        return taken
+    return round_up(taken, _STEP_OF_SCRATCH) + _SCRATCH
 
 
 def spills(tile: Tile, product: Product) -> bool:

@@ -16,8 +16,8 @@ from gemmgen.verification.interpret.memory import Unclean
 
 _UNKEPT, _STORED, _SETTLED, _COUNTED = range(4)
 """What is known of an element: a barrier follows the store, then a count."""
-_ORDERED = {"ACQUIRE_RELEASE"}
-"""Orders of an atomic that counts what was kept and lets others' be read."""
+_ORDERED = "ACQUIRE_RELEASE"
+"""The order of an atomic that counts what was kept and lets others' be read."""
 
 
 @dataclass
@@ -54,6 +54,7 @@ class Workspace:
             raise Unclean("a part of K is kept where another was in this launch")
         self.known[places] = _STORED
         self.mine.stored.append(places)
+        self.mine.counted = False  # of this tile
 
     def waits(self) -> None:
         """Note a barrier: what its warps stored, all of them have stored now."""
@@ -66,7 +67,7 @@ class Workspace:
     def counts_with(self, order: str) -> None:
         """Note an atomic; released, what has settled may be read by who counts next."""
         mine = self.mine
-        if order in _ORDERED:
+        if order == _ORDERED:
             for places in mine.settled:
                 self.known[places] = _COUNTED
             mine.settled = []
