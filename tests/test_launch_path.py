@@ -20,6 +20,7 @@ pytest.importorskip("triton")
 import triton.language as tl  # noqa: E402
 
 from gemmgen.output.folder import SHARED  # noqa: E402
+from gemmgen.schedules import SCHEDULES  # noqa: E402
 from generated._runtime import (  # noqa: E402
     checks,
     dispatch,
@@ -773,6 +774,8 @@ def test_programs_that_walk_have_tiles_of_one_part_each(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As many programs for each part as there are SMs for, in whole turns."""
+    walking = {name for name, row in SCHEDULES.items() if row.persistent}
+    assert walking == set(tile_.WALKING)
     monkeypatch.setattr(table_, "num_sms", lambda device: 132)
     fill = tile("warp_specialized", split_k=tile_.FILL, m=128, n=128, k=64)
     grid = table_.GRIDS["warp_specialized"]

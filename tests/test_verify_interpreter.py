@@ -69,7 +69,7 @@ class Played:
     """Two programs that each keep a part, in the order that a test plays."""
 
     def __init__(self) -> None:
-        self.parts, self.counts = torch.zeros(8), torch.zeros(1, dtype=torch.int32)
+        self.parts, self.counts = torch.zeros(16), torch.zeros(1, dtype=torch.int32)
         self.now = 0
         self.workspace = Workspace(self.parts, self.counts, lambda: self.now)
 
@@ -125,6 +125,19 @@ def test_a_part_of_k_that_may_not_be_there_is_not_read() -> None:
     ahead.keeps(0)  # and does not count
     with pytest.raises(Unclean, match="may not be there yet"):
         ahead.workspace.loads(ahead.places(1))
+
+
+def test_who_has_counted_a_part_of_one_tile_counts_that_of_the_next_too() -> None:
+    played = Played()
+    for part in (1, 3, 0):  # of two tiles, all but the second part of program 0
+        played.keeps(part)
+        played.counts_it(part)
+    played.workspace.loads(played.places(1))
+    played.workspace.stores(played.places(2))
+    with pytest.raises(Unclean, match="may not be there yet"):
+        played.workspace.loads(played.places(3))
+    played.counts_it(0)
+    played.workspace.loads(played.places(3))
 
 
 def test_parts_of_k_have_places_of_their_own_and_counts_end_at_zero() -> None:
