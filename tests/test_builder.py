@@ -28,6 +28,11 @@ class FakePlan:
     schedules: tuple[str, ...] = ("tiled",)
     rows: tuple[()] = ()
     epilogue: Epilogue = IDENTITY
+    backward: None = None
+
+    @property
+    def folder(self) -> str:
+        return self.name
 
 
 def fake_load(path: Path) -> tuple[FakePlan, ...]:

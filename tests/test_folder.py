@@ -186,7 +186,7 @@ class TestStates:
             "a.txt",
             ".a.py",
             "A/b.py",
-            "a/b/c.py",
+            "a/b/c/d.py",
             "a/",
         ):
             with pytest.raises(ValueError, match="no name for a generated file"):

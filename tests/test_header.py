@@ -42,7 +42,7 @@ def test_an_entry_is_one_mapping_in_few_lines() -> None:
         text = seal(head("spec.yaml", ENTRY, lines))
         assert max(map(len, text.splitlines())) <= header.WIDTH
         found = read(text)
-        assert found and found.name == plan.name
+        assert found and found.name == plan.folder
 
 
 def test_a_shared_file_names_no_spec() -> None:

@@ -18,6 +18,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 import triton.language as tl  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from gemmgen.output.folder import SHARED  # noqa: E402
 from gemmgen.schedules import SCHEDULES  # noqa: E402
@@ -439,7 +441,8 @@ def test_a_hook_sees_every_launch(monkeypatch: pytest.MonkeyPatch, hook: str) ->
     runtime = SimpleNamespace(
         **{name: SimpleNamespace(calls=calls) for name, calls in hooks.items()}
     )
-    monkeypatch.setattr(replay.triton, "knobs", SimpleNamespace(runtime=runtime))
+    monkeypatch.setattr(replay, "HOOKS", runtime)
+    monkeypatch.setattr(launch_cache, "HOOKS", runtime)
     assert right(call, a, b) == "launched"
     hooks[hook].clear()
     assert right(call, a, b) == "repeated"
@@ -500,11 +503,106 @@ def test_threads_get_their_own_results(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {"launched", "repeated"} == set(LOG)
 
 
+def dual() -> Any:
+    return torch.autograd.forward_ad.dual_level()
+
+
+class Mode(TorchDispatchMode):
+    """One that does nothing."""
+
+    def __torch_dispatch__(
+        self, func: Any, _: Any, args: Any, named: Any = None
+    ) -> Any:
+        return func(*args, **(named or {}))
+
+
+class FunctionMode(TorchFunctionMode):
+    """One that does nothing."""
+
+    def __torch_function__(
+        self, func: Any, _: Any, args: Any, named: Any = None
+    ) -> Any:
+        return func(*args, **(named or {}))
+
+
+def profiling() -> Any:
+    return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+
+
+WATCHED = {
+    "a mode": Mode,
+    "a mode of functions": FunctionMode,
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "autocast of another device": lambda: torch.autocast("cuda", torch.bfloat16),
+    "forward derivatives": dual,
+    "a profiler": profiling,
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*CUDA is not available")
+@pytest.mark.parametrize("given", [False, True], ids=["made", "given"])
+@pytest.mark.parametrize("watched", WATCHED)
+def test_what_torch_has_to_see_is_handed_over(
+    watched: str, given: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever is remembered, and wherever; and after it, calls are repeated."""
+    monkeypatch.setattr(launch_cache, "MOST_CALLS", 9)
+    call = launch_cache.launch_cache("a", "b")(adding)
+    handed: list[Any] = []
+    call.memory.handed = lambda *inputs, **named: handed.append((inputs, named))
+    a, b, out = ones(4, 5), ones(4, 5), ones(4, 5)
+    made = {"out": out} if given else {}
+    for _ in range(4):
+        call(a, b, **made)
+    with WATCHED[watched]():
+        call(a, b, **made)
+        call(a, b=b, **made)
+    seen = 0 if given and watched == "a profiler" else 2
+    if watched == "autocast of another device" and not torch.cuda.is_available():
+        seen = 0  # for torch turns it off
+    assert len(handed) == seen
+    before = len(LOG)
+    call(a, b, **made)
+    assert LOG[before:] == ["repeated"]
+    assert len(handed) == seen
+
+
+@pytest.mark.parametrize("transform", [torch.vmap, torch.func.grad])
+def test_what_a_transform_has_to_see_is_handed_over(transform: Any) -> None:
+    """What it passes, and what a function takes from elsewhere."""
+    call = launch_cache.launch_cache("a", "b")(adding)
+    handed: list[Any] = []
+    call.memory.handed = lambda *inputs, **_: handed.append(inputs) or a.sum()
+    a, b = ones(4, 5), ones(4, 5)
+    for _ in range(4):
+        call(a, b)
+    transform(lambda one: call(one, b).sum())(a)
+    transform(lambda one: one.sum() * call(a, b).sum())(a)
+    assert len(handed) == 2
+    assert right(call, a, b) == "repeated"
+
+
+def test_what_is_asked_for_a_gradient_is_handed_over() -> None:
+    call = launch_cache.launch_cache("a", "b")(adding)
+    handed: list[Any] = []
+    call.memory.handed = lambda *inputs, **_: handed.append(inputs)
+    a, b = ones(4, 5), torch.nn.Parameter(torch.randn(4, 5))
+    BY_ADDRESS[b.data_ptr()] = b
+    with torch.no_grad():
+        assert {right(call, a, b) for _ in range(4)} == {"launched", "repeated"}
+    assert handed == []
+    call(a, b)
+    call(a, b, out=ones(4, 5))
+    assert len(handed) == 2
+
+
 def test_in_the_interpreter_nothing_is_remembered(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(launch_cache, "INTERPRETED", True)
-    assert launch_cache.launch_cache()(adding) is adding
+    call = launch_cache.launch_cache()(adding)
+    assert call.unseen is adding
+    assert {right(call, ones(4, 5), ones(4, 5)) for _ in range(4)} == {"launched"}
 
 
 def test_a_launcher_keeps_its_name_and_words() -> None:

@@ -61,15 +61,14 @@ class Hole:
 
 KEY, CONDITION = "part of a key dropped", "condition dropped"
 HOLES = {
-    "key without shape": Hole("launch_cache.py", KEY, "one.shape"),
-    "key without strides": Hole("launch_cache.py", KEY, "one.stride()"),
-    "key without dtype": Hole("launch_cache.py", KEY, "one.dtype"),
-    "key without device": Hole("launch_cache.py", KEY, "one.get_device()"),
-    "key without alignment": Hole("launch_cache.py", KEY, "address & 15"),
-    "key without gradient": Hole("launch_cache.py", KEY, "one.requires_grad"),
-    "key without neg bit": Hole("launch_cache.py", KEY, "one.is_neg()"),
+    "key without shape": Hole("repeats.py", KEY, "one.shape"),
+    "key without strides": Hole("repeats.py", KEY, "one.stride()"),
+    "key without dtype": Hole("repeats.py", KEY, "one.dtype"),
+    "key without device": Hole("repeats.py", KEY, "one.get_device()"),
+    "key without alignment": Hole("repeats.py", KEY, "address & 15"),
+    "key without neg bit": Hole("repeats.py", KEY, "one.is_neg()"),
     "key without sign": Hole(
-        "launch_cache.py",
+        "repeats.py",
         "statement dropped",
         "key.append(math.copysign(1.0, number))",
         "gemm_nn_bf16_alpha_beta",
@@ -113,6 +112,9 @@ HOLES = {
         "launch_cache.py", CONDITION, "family.device == current_device()"
     ),
     "hooks forgotten": Hole("launch_cache.py", CONDITION, "hooked()"),
+    "a hook forgotten": Hole(
+        "launch_cache.py", CONDITION, "HOOKS.launch_enter_hook.calls"
+    ),
     "hooks forgotten at first": Hole("replay.py", CONDITION, "hooked()"),
     "signatures not bounded": Hole(
         "launch_cache.py", "limit dropped", "MOST_CALLS = 1024"
@@ -133,7 +135,7 @@ HOLES = {
         "RECORD.launches.append((launch, found))",
     ),
     "version of out stays": Hole(
-        "launch_cache.py",
+        "repeats.py",
         "statement dropped",
         "written(one)",
     ),

@@ -18,9 +18,8 @@ from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.runtime.tile import FILL
 from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.memory import accumulator_registers
-from gemmgen.schedules.parts.tile import Product, Tile
+from gemmgen.schedules.parts.tile import Product, Tile, nearest_fitting
 from gemmgen.select.fallback_tiles import fallback_tiles
-from gemmgen.select.nearest import nearest_fitting
 
 HALF = Product("fp16", 2, 2)
 PRODUCTS = [

@@ -46,6 +46,7 @@ def test_what_is_left_out() -> None:
         "tiles": (),
         "schedule": ("auto",),
         "autotune": None,
+        "grad": False,
     }
     assert parse(f"{HEAD}  - {{name: a, op: linear, dtype: bf16}}", "s").targets == (
         "sm_80",

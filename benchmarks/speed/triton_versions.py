@@ -153,28 +153,40 @@ class Server:
         named = dict(zip(names, given, strict=True))
         x, w = (torch.randn(16, 16, device="cuda", dtype=torch.bfloat16) for _ in "xw")
         others = itertools.cycle([[given[0].clone(), *given[1:]] for _ in range(1000)])
+        clones = itertools.cycle([x.clone() for _ in range(1000)])
         some, unseen = (self._in_turn(launcher, plan, rows) for rows in ROW_COUNTS)
+        torch_some, torch_unseen = (self._rows_of_linear(w, n) for n in ROW_COUNTS)
+        linear = partial(functional.linear, x, w)
         new = sorted(self._seconds(unseen) for _ in range(max(ROW_COUNTS)))
-        apart = (  # what makes the launcher forget the others comes last
-            {
-                "same tensors": partial(launcher, *given),
-                "by keyword": partial(launcher, **named),
-                "other tensors": lambda: launcher(*next(others)),
-                "5,000 row counts": some,
-            },
-            {
-                "not remembered": unseen,
-                "decided anew": partial(launcher.__wrapped__, *given),
-            },
-        )
+        pairs = {  # what makes the launcher forget the others comes last
+            "same tensors": (partial(launcher, *given), linear),
+            "by keyword": (partial(launcher, **named), linear),
+            "other tensors": (
+                lambda: launcher(*next(others)),
+                lambda: functional.linear(next(clones), w),
+            ),
+            "5,000 row counts": (some, torch_some),
+            "not remembered": (unseen, torch_unseen),
+            "decided anew": (partial(launcher.__wrapped__, *given), linear),
+        }
         ratios = {}
-        for calls in apart:
-            beside = {"F.linear": partial(functional.linear, x, w), **calls}
+        for name, (ours, theirs) in pairs.items():
+            beside = {"ours": ours, "F.linear": theirs}
             timings = cpu_time(beside, torch.cuda.synchronize, batch=1000)
-            base = timings.pop("F.linear").median
-            ratios |= {name: one.median / base for name, one in timings.items()}
+            base = timings["F.linear"].median
+            ratios[name] = timings["ours"].median / base
             ratios.setdefault("F.linear", 1e6 * base)
         return ratios | {_NEW(at): 1e6 * new[len(new) * at // 100] for at in NEW}
+
+    @staticmethod
+    def _rows_of_linear(w: Any, most: int) -> Any:
+        """`F.linear` with another number of rows each time, up to so many."""
+        import torch
+        import torch.nn.functional as functional
+
+        whole = torch.randn(most, 16, device="cuda", dtype=w.dtype)
+        following = itertools.cycle([whole[:rows] for rows in range(1, most + 1)])
+        return lambda: functional.linear(next(following), w)
 
     @staticmethod
     def _seconds(call: Any) -> float:
@@ -233,7 +245,8 @@ def report(rows: list[Row], calls: dict[str, Any], facts: dict[str, str]) -> str
         lines.append(f"| {row.kernel} | {row.shape} | {base:.1f} | {ratios} |")
     lines += [
         "",
-        "CPU time of a call at 16x16x16, over that of `F.linear` beside it: with the "
+        "CPU time of a call at 16x16x16, over that of `F.linear` called in the same "
+        "way beside it (its own time: with the same tensors): with the "
         "same tensors by position and by keyword, with 1,000 tensors in turn, with "
         "5,000 row counts in turn, with row counts that are not remembered (10,000 in "
         "turn, of which 8,192 are kept), and with all decided anew at each call. Last, "

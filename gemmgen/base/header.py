@@ -28,7 +28,8 @@ _HASHES = re.compile(
 )
 _NAME = re.compile(
     r"(?:#[^\n]*\n)*?"
-    r"#   \{?name: (?P<name>(?:[a-z_][a-z0-9_]*/)?[a-z_][a-z0-9_]*)(?:[,}][^\n]*|\r?)\n"
+    r"#   \{?name: (?P<name>(?:[a-z_][a-z0-9_]*/){0,2}[a-z_][a-z0-9_]*)"
+    r"(?:[,}][^\n]*|\r?)\n"
 )
 
 

@@ -1,6 +1,7 @@
 """A folder pinned by its descriptor: every write staged, no symbolic link followed.
 
-Its files, and those of the folders in it, go by names such as `a.py` and `below/a.py`.
+Its files, and those of the folders in it, go by names such as `a.py`, `below/a.py` and
+`below/further/a.py`.
 It must not know what they are for.
 """
 
@@ -19,8 +20,10 @@ from pathlib import Path
 from gemmgen.base.errors import UsageError
 from gemmgen.base.files import blamed, real, shown
 
-_TEMPORARY = re.compile(r"(?:\w+/)?\.[a-z_][a-z0-9_.]*\.[0-9a-f]{16}\.gemmgen-tmp")
+_TEMPORARY = re.compile(r"(?:\w+/){0,2}\.[a-z_][a-z0-9_.]*\.[0-9a-f]{16}\.gemmgen-tmp")
 _BELOW = re.compile(r"(?!__pycache__$)[a-z_][a-z0-9_]*")
+_DEPTH = 1
+"""How many folders a folder in it may have below each other."""
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 _OPEN_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
 _CREATE_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -91,22 +94,30 @@ class Folder:
         with blamed("read", self.path):
             names = os.listdir(self.fd)
         for below in filter(_BELOW.fullmatch, names[:]):
-            with blamed("read", self.path / below), suppress(FileNotFoundError):
-                found = os.stat(below, dir_fd=self.fd, follow_symlinks=False)
-                if stat.S_ISDIR(found.st_mode):
-                    inside = os.listdir(self._open(below))
-                    names += [f"{below}/{name}" for name in inside]
+            names += self._inside(below, _DEPTH)
         return sorted(names)
+
+    def _inside(self, below: str, depth: int) -> list[str]:
+        """What is in one of its folders, and so deep in folders of that."""
+        names: list[str] = []
+        with blamed("read", self.path / below), suppress(FileNotFoundError):
+            fd = self._open(_folder(below))
+            found = os.stat(_leaf(below), dir_fd=fd, follow_symlinks=False)
+            if stat.S_ISDIR(found.st_mode):
+                names = [f"{below}/{one}" for one in os.listdir(self._open(below))]
+        inner = [name for name in names if depth and _BELOW.fullmatch(_leaf(name))]
+        return names + [one for name in inner for one in self._inside(name, depth - 1)]
 
     def _open(self, below: str, make: bool = False) -> int:
         """The descriptor of a folder in it, or its own if `below` is empty."""
         if not below:
             return self.fd
         if below not in self._below:
+            fd, leaf = self._open(_folder(below), make), _leaf(below)
             if make:
                 with suppress(FileExistsError):
-                    os.mkdir(below, dir_fd=self.fd)
-            self._below[below] = os.open(below, _OPEN_FOLDER, dir_fd=self.fd)
+                    os.mkdir(leaf, dir_fd=fd)
+            self._below[below] = os.open(leaf, _OPEN_FOLDER, dir_fd=fd)
         return self._below[below]
 
     def _read(self, name: str) -> bytes | None:
@@ -148,11 +159,12 @@ class Folder:
 
     def _prune(self, names: Iterable[str]) -> None:
         """Remove the folders of these files that hold nothing but Python's cache."""
-        for below in dict.fromkeys(filter(None, map(_folder, names))):
+        emptied = {below for name in names for below in _folders(name)}
+        for below in sorted(emptied, reverse=True):  # what is inside goes first
             with suppress(OSError):
                 if set(os.listdir(self._open(below))) <= {_CACHE}:
                     self._forget(below)
-                    os.rmdir(below, dir_fd=self.fd)
+                    os.rmdir(_leaf(below), dir_fd=self._open(_folder(below)))
 
     def _forget(self, below: str) -> None:
         """Remove what Python compiled of a folder's files."""
@@ -172,6 +184,12 @@ _CACHE = "__pycache__"
 def _folder(name: str) -> str:
     """The folder of a file, empty for the pinned one."""
     return name.rpartition("/")[0]
+
+
+def _folders(name: str) -> Iterator[str]:
+    """The folder of a file, the folder of that, and so on."""
+    while name := _folder(name):
+        yield name
 
 
 def _leaf(name: str) -> str:

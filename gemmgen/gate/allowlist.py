@@ -6,7 +6,7 @@ defines or is listed here, and run nothing when imported but definitions.
 
 import ast
 import builtins
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules import SCHEDULES
@@ -20,7 +20,7 @@ _NODES = (
     ast.keyword, ast.Return, ast.Assign, ast.AugAssign, ast.For, ast.With,
     ast.withitem, ast.Call, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.Dict,
     ast.Starred, ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop,
-    ast.cmpop,
+    ast.cmpop, ast.BoolOp, ast.Or,
 )  # fmt: skip
 _TOP = (ast.Import, ast.ImportFrom, ast.FunctionDef)
 _IMPORTS = {("torch", None), ("triton", None), ("triton.language", "tl")}
@@ -38,6 +38,9 @@ _SHARED = {
     "checks": {"Checks"},
     "dispatch": {"Launches"},
     "launch_cache": {"launch_cache"},
+    "gradients.elementwise": {"Elementwise"},
+    "gradients.function": {"Gradient", "matrix", "shaped"},
+    "operators.operator": {"torch_operator"},
     "device": {
         "aligned", "finishes", "load_once", "span", "span_in", "split_range",
         "sum_splits", "swizzle",
@@ -53,14 +56,18 @@ _SHARED = {
 }  # fmt: skip
 _OF_SHARED = set().union(*_SHARED.values())
 _IMPORTS_FROM |= {
-    (2, f"_runtime.{module}"): {(name, None) for name in names}
+    (level, f"_runtime.{module}"): {(name, None) for name in names}
     for module, names in _SHARED.items()
+    for level in (2, 3)
 }
 _IMPORTS_FROM[1, "tiles"] = {("TILES", None)}
 _IMPORTS_FROM[1, "epilogue"] = {("epilogue", None)}
+_IMPORTS_FROM[1, "backward"] = {("backward", None), ("saves", None)}
+_IMPORTS_FROM[1, "grad_epilogue"] = {("GRAD_EPILOGUE", None)}
 _RATES = tuple(map(str.upper, TARGETS))
 """What tables call the rates of a target."""
-_OF_SHARED |= {"Tensor", "TILES", "epilogue", *_RATES}
+_OF_SHARED |= {"Tensor", "TILES", "epilogue", "backward", "saves"}
+_OF_SHARED |= {"GRAD_EPILOGUE", *_RATES}
 _BUILTINS = {"float", "len", "min", "range", "tuple"}
 _ATTRIBUTES = {
     "torch": {row.torch for row in DTYPES.values()},
@@ -79,25 +86,32 @@ _ATTRIBUTES = {
     "tma": {"store_wait"},
 }  # fmt: skip
 _OF_VALUES = {
-    "ALL", "T", "device", "index", "layout", "load", "number", "output", "outputs",
-    "run", "shape", "store", "tensor", "to", "type", "unsqueeze",
+    "ALL", "T", "device", "flatten", "index", "layout", "load", "number", "output",
+    "outputs", "run", "shape", "store", "sum", "tensor", "to", "type", "unsqueeze",
+    "view",
 }  # fmt: skip
 
 NAMES_OF_MODULES = frozenset(_BUILTINS | set(_ATTRIBUTES) | _OF_SHARED)
 """What any module may use by its plain name without defining it."""
 
 
-_DECORATORS = ("triton.jit", "triton.autotune", "gluon.jit", "launch_cache")
+_DECORATORS = (
+    *("triton.jit", "triton.autotune", "gluon.jit"),
+    *("launch_cache", "torch_operator"),
+)
 
 
 class NotAllowed(Exception):
     """A rendered module holds what no template writes: a fault of gemmgen."""
 
 
-def check_module(tree: ast.Module, name: str, public: str) -> None:
+def check_module(
+    tree: ast.Module, name: str, public: str, parts: Mapping[str, str] | None = None
+) -> None:
     """Raise `NotAllowed` unless a file holds only what one of a kernel's may.
 
-    `public` is what others take from it, which it defines once.
+    `public` is what others take from it, which it defines once; `parts` are the folders
+    of its backward's kernels, with their launchers.
     """
     for statement in tree.body[1:]:
         if not (isinstance(statement, _TOP) or _defined(statement)):
@@ -108,6 +122,7 @@ def check_module(tree: ast.Module, name: str, public: str) -> None:
     nodes = list(ast.walk(tree))
     bound = bound_names(nodes)
     kernels = {row.file: public + row.kernel_suffix for row in SCHEDULES.values()}
+    kernels |= parts or {}
     beside: _Imports = {(1, file): {(kernel, None)} for file, kernel in kernels.items()}
     known = bound | NAMES_OF_MODULES | {*kernels.values()}
     if clash := bound & (set(_ATTRIBUTES) | set(dir(builtins)) & _BUILTINS):
@@ -128,6 +143,8 @@ def _defined(statement: ast.stmt) -> str | None:
 _DATA = {
     "CHECK": "Checks",
     "LAUNCHES": "Launches",
+    "GRADIENT": "Gradient",
+    "GRAD_EPILOGUE": "Elementwise",
     "TILES": "Tile",
     **dict.fromkeys(_RATES, "Rates"),
 }
@@ -209,7 +226,7 @@ def _check_node(node: ast.AST, known: set[str], imports: _Imports) -> None:
 
 
 def _check_decorator(node: ast.expr) -> None:
-    """`@triton.jit`, `@gluon.jit`, `@launch_cache`, or a call of them or `autotune`."""
+    """One of `_DECORATORS`, such as `@triton.jit`, or a call of one."""
     function = node.func if isinstance(node, ast.Call) else node
     if ast.unparse(function) not in _DECORATORS:
         raise _refused(node, "is no decorator of a kernel")

@@ -4,6 +4,7 @@ Unlike a build it looks at nothing that lies there and holds no lock.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -28,6 +29,10 @@ def write(folder: Path, texts: Mapping[str, str]) -> None:
 
 
 def written(folder: Path, plan: Plan, source: str) -> Path:
-    """Write a kernel, rendered, with what launchers share; the launcher's file."""
+    """Write a kernel, rendered, with what launchers share; the launcher's file.
+
+    Without the backward, which other kernels are a part of.
+    """
+    plan = replace(plan, grad=False)
     write(folder, {**shared_texts(), **render.files(plan, source)})
     return folder / file_of(plan)

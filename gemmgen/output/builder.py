@@ -19,7 +19,16 @@ from gemmgen.output.folder import LOCK, PACKAGE, SHARED, Contents, Found, Wanted
 from gemmgen.output.job import Job, Kernel, asked
 from gemmgen.render import origin
 from gemmgen.render.meanings import NameTaken
-from gemmgen.render.parts import EPILOGUE, LAUNCHER, file_of, home, is_launcher
+from gemmgen.render.parts import (
+    EPILOGUE,
+    GRAD_EPILOGUE,
+    LAUNCHER,
+    always,
+    file_of,
+    home,
+    is_launcher,
+    parts_of,
+)
 from gemmgen.spec.parse import parse
 from gemmgen.yaml.reader import file_bytes
 
@@ -120,7 +129,8 @@ def _wanted(
 
     def finish(found: Contents, others: Contents) -> dict[str, str]:
         theirs = {home(name) for name in filter(is_launcher, others)}
-        kernels = sorted(theirs.union(kernel.plan.name for kernel in job.kernels))
+        own = {home(file_of(kernel.plan)) for kernel in job.kernels}
+        kernels = sorted(theirs | own)
         old = lockfile.read(found)
         package = None
         if not gate and old is not None and old.kernels() == kernels:
@@ -136,10 +146,14 @@ def _wanted(
 
 def _left_out(job: Job, only: str) -> Contents:
     """The files, as they are, of kernels that a check is not for."""
-    names = {kernel.plan.name for kernel in job.kernels}
-    left = {name for name in names if not fnmatchcase(name, only)}
+    plans = [kernel.plan for kernel in job.kernels]
+    left = {one.folder for one in plans if not fnmatchcase(one.name, only)}
     present = folder.look(job.folder) if left else {}
-    return {name: file for name, file in present.items() if file.kernel in left}
+    return {
+        name: file
+        for name, file in present.items()
+        if file.kernel and name.rpartition("/")[0] in left
+    }
 
 
 def _modules(
@@ -169,7 +183,8 @@ def _unchanged(kernel: Kernel, known: Contents) -> dict[str, str]:
     launcher = known.get(file_of(kernel.plan), Found(""))
     beside = _BESIDE.findall(launcher.text or "")
     entry, found = origin.fingerprint(kernel.plan), dict[str, str]()
-    own = [] if kernel.plan.epilogue.is_empty else [EPILOGUE]
+    beside = [stem for stem in beside if stem not in parts_of(kernel.plan)]
+    own = [one for one in (EPILOGUE, GRAD_EPILOGUE) if one in always(kernel.plan)]
     for stem in (LAUNCHER, *beside, *own):
         name = file_of(kernel.plan, stem)
         file = known.get(name)

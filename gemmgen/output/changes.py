@@ -59,9 +59,12 @@ class Refused(UsageError):
 
 
 def by_place(changes: Iterable[Change]) -> list[Change]:
-    """What to say of changes: one of a folder whose files are all in the same state."""
+    """What to say of changes: one of a folder whose files are all in the same state.
+
+    Those of folders in it are among them.
+    """
     told: list[Change] = []
-    for folder, group in groupby(changes, lambda one: one.name.rpartition("/")[0]):
+    for folder, group in groupby(changes, _outermost):
         files = list(group)
         states = {(file.state, file.reason) for file in files}
         alike = len(states) == 1 < len(files) and files[0].state is not State.FOREIGN
@@ -70,6 +73,11 @@ def by_place(changes: Iterable[Change]) -> list[Change]:
         else:
             told += files
     return told
+
+
+def _outermost(change: Change) -> str:
+    """The folder that a file lies in, however deep; empty for none."""
+    return change.name.rpartition("/")[0].partition("/")[0]
 
 
 def _lines(text: str | None) -> list[str]:

@@ -36,12 +36,18 @@ SHARED = tuple(
         "dispatch",
         "families",
         "launch_cache",
+        "gradients/__init__",
+        "gradients/elementwise",
+        "gradients/function",
+        "operators/__init__",
+        "operators/registry",
+        "operators/operator",
     )
 )
 """The files of what all launchers share, each using those before it."""
 LOCK = "gemmgen.lock.json"
 
-_MODULE = re.compile(r"(?:[a-z_][a-z0-9_]*/)?[a-z_][a-z0-9_]*\.py")
+_MODULE = re.compile(r"(?:[a-z_][a-z0-9_]*/){0,2}[a-z_][a-z0-9_]*\.py")
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ memory or from registers; the right side, in shared memory, is one for all of a 
 
 from dataclasses import dataclass
 
+from gemmgen.base.names import line
 from gemmgen.problem.tensors import Operand, buffers
 from gemmgen.render.kernel_text import KernelText
-from gemmgen.render.names import line
 from gemmgen.schedules import composes, from_registers, transposes
 from gemmgen.tables.layouts import Matrix
 

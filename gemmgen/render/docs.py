@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gemmgen.base.names import WIDTH
 from gemmgen.epilogue.checked import AXES, default_target
 from gemmgen.epilogue.expression import (
     Binary,
@@ -20,7 +21,6 @@ from gemmgen.epilogue.expression import (
     substituted,
 )
 from gemmgen.render.launcher_text import LauncherText
-from gemmgen.render.names import WIDTH
 from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
 from gemmgen.tables.layouts import AXIS_SIZES, Matrix
@@ -53,7 +53,7 @@ class Description:
         """The keys of the resolved entry that say something, with their values."""
         plan = self.plan
         pairs = {
-            "name": plan.name,
+            "name": plan.folder,
             "op": plan.op,
             "dtype": self.dtype_in_spec,
             "precision": plan.precision,
@@ -66,6 +66,7 @@ class Description:
             "tiles": plan.tiles_text,
             "schedule": plan.schedule,
             "autotune": "runtime" if plan.configs else None,
+            "grad": "true" if plan.grad else None,
             "targets": f"[{', '.join(plan.targets)}]",
         }
         return {key: value for key, value in pairs.items() if value}
@@ -85,7 +86,7 @@ class Description:
         statements = self.statements_in_spec
         if len(statements) == 1:
             operands = [one.name for one in self.plan.epilogue.operands]
-            default = default_target(OPERATIONS[self.plan.op].result, operands)
+            default = default_target(self.plan.default_result, operands)
             return statements[0].removeprefix(f"{default} = ")
         return "; ".join(statements)
 

@@ -1,15 +1,30 @@
 """The text of an epilogue: what becomes of a tile's sum before it is stored.
 
 One function of the device for all schedules of a kernel, each of which loads operands
-in its own way. And the text of the functions that epilogues call, of which all kernels
-share one file.
+in its own way. The text of its derivative's kernel. And that of the functions that
+epilogues call, of which all kernels share one file.
 """
 
 import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
-from gemmgen.epilogue.expression import spell, triton_function
-from gemmgen.render.parts import EPILOGUE, shared
+from gemmgen.base.names import WIDTH, grouped
+from gemmgen.epilogue.checked import AXES
+from gemmgen.epilogue.expression import (
+    Call,
+    Name,
+    Node,
+    short_number,
+    spell,
+    triton_function,
+    walk,
+)
+from gemmgen.epilogue.gradient import gradient_name
+from gemmgen.problem.backward import Backward
+from gemmgen.problem.tensors import Operand
+from gemmgen.render.parts import EPILOGUE, GRAD_EPILOGUE, shared
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.functions import FAST, OPS, Op
@@ -32,7 +47,7 @@ class EpilogueText:
         """The functions that it calls and Triton lacks: whence, the names."""
         names = sorted(name for name in self.plan.epilogue.functions if name in OPS)
         own = [name for name in names if not OPS[name].in_place]
-        return [(shared("functions"), own)] if own else []
+        return [(shared(self.plan, "functions"), own)] if own else []
 
     @property
     def arguments(self) -> str:
@@ -68,6 +83,194 @@ class EpilogueText:
         return ", ".join(
             f"{one.name}.to(tl.{DTYPES[one.dtype].triton})" for one in self.plan.results
         )
+
+
+@dataclass(frozen=True)
+class GradientText:
+    """What the texts of a backward have in common."""
+
+    plan: Plan
+
+    @cached_property
+    def backward(self) -> Backward:
+        """What is computed."""
+        assert self.plan.backward is not None
+        return self.plan.backward
+
+    @cached_property
+    def values(self) -> dict[str, Operand]:
+        """Each operand, and each value or gradient that lies in memory, as one."""
+        plan, own = self.plan, {one.name: one for one in self.plan.operands}
+        kinds = {one.name: one.dtype for one in plan.results} | self.backward.incoming
+        if self.backward.kept:
+            kinds[self.backward.kept] = plan.out
+        return own | {
+            name: Operand(name, ("m", "n"), dtype, plan.accumulator)
+            for name, dtype in kinds.items()
+        }
+
+    def dtype_of(self, name: str) -> str:
+        """That of the gradient of an operand, or of the sum."""
+        return self.values[name].dtype if name in self.values else self.plan.dtype
+
+    def axes_of(self, name: str) -> tuple[str, ...]:
+        """The axes of an operand, or of the sum."""
+        return self.values[name].axes if name in self.values else ("m", "n")
+
+
+class GradEpilogueText(GradientText):
+    """The fragments of the kernel that goes over matrices once."""
+
+    @property
+    def name(self) -> str:
+        """The kernel's."""
+        return f"{self.plan.name}_{GRAD_EPILOGUE}_kernel"
+
+    @property
+    def doc(self) -> str:
+        """The file's docstring."""
+        lines = [
+            part
+            for line in self._formulas()
+            for part in textwrap.wrap(
+                line, WIDTH, initial_indent="    ", subsequent_indent=" " * 8
+            )
+        ]
+        title = "Gradients of the sum and of operands, element by element"
+        return "\n".join([f'"""{title}:', "", *lines, '"""'])
+
+    def _formulas(self) -> Iterator[str]:
+        stated = [*self.backward.again, *self.backward.derivative.statements]
+        for one in stated:
+            yield f"{one.target} = {spell(one.value, number=short_number)}"
+        for name in self.backward.passed:
+            value = spell(self.backward.gradient(name), number=short_number)
+            axes = self.axes_of(name)
+            along: dict[tuple[str, ...], str]
+            along = {("n",): ", summed along m", ("m",): ", summed along n"}
+            said = f"{gradient_name(name)} = {value}{along.get(axes, '')}"
+            if said != f"{value} = {value}":
+                yield said
+
+    @property
+    def kernel_doc(self) -> str:
+        """The kernel's docstring."""
+        made = [
+            f"{gradient_name(name)} {shape}"
+            for name in self.backward.passed
+            for shape in (_STORED[self.axes_of(name)],)
+        ]
+        text = f"A tile [BLOCK_M, BLOCK_N] → {', '.join(made)}."
+        return "\n    ".join(textwrap.wrap(text, WIDTH - 10))
+
+    @property
+    def read(self) -> list[Operand]:
+        """What it reads."""
+        return [self.values[name] for name in self.backward.read]
+
+    @property
+    def signature(self) -> str:
+        """Its parameters: tensors and numbers, sizes, strides, constants."""
+        tensors = [one.parameter for one in self.read]
+        made = [f"{gradient_name(name)}_ptr" for name in self.backward.passed]
+        strides = [", ".join(one.strides) for one in self.read if one.axes]
+        types = [f"{one}: tl.constexpr" for one in ("INDEX", "BLOCK_M", "BLOCK_N")]
+        return grouped([tensors + made, ["M, N", *strides], types])
+
+    @property
+    def imports(self) -> list[tuple[str, list[str]]]:
+        """What it takes of what kernels share."""
+        parts = [part for node in self._nodes() for part in walk(node)]
+        called = {part.function for part in parts if isinstance(part, Call)} & set(OPS)
+        taken = {
+            "device": ["span"],
+            "functions": sorted(one for one in called if not OPS[one].in_place),
+            "gradients.elementwise": ["Elementwise"],
+        }
+        return [
+            (shared(self.plan, file), found) for file, found in taken.items() if found
+        ]
+
+    def _nodes(self) -> Iterator[Node]:
+        back = self.backward
+        yield from (one.value for one in (*back.again, *back.derivative.statements))
+        yield from (back.gradient(name) for name in back.passed)
+
+    @property
+    def loads(self) -> list[str]:
+        """The statements that load what it reads."""
+        whole = AXES["m", "n"].mask
+        return [
+            line.replace(f"mask={whole}", "mask=mask")
+            for one in self.read
+            if one.axes
+            for line in one.loads
+        ]
+
+    @property
+    def statements(self) -> list[str]:
+        """What is computed; gradients that have no name get one."""
+        back = self.backward
+        stated = [(one.target, one.value) for one in back.again]
+        stated += [(one.target, one.value) for one in back.derivative.statements]
+        stated += [
+            (gradient_name(name), back.gradient(name))
+            for name in back.passed
+            if not isinstance(back.gradient(name), Name)
+        ]
+        return [f"{target} = {self._spelled(value)}" for target, value in stated]
+
+    def _spelled(self, node: Node) -> str:
+        spelled = {one.name: one.in_kernel for one in self.read}
+        return spell(node, lambda name: spelled.get(name, name), triton_function)
+
+    @property
+    def stores(self) -> list[tuple[str, list[str]]]:
+        """For each gradient its name, and the statements that store a tile of it."""
+        return [
+            (gradient_name(name), self._store(name)) for name in self.backward.passed
+        ]
+
+    def _store(self, name: str) -> list[str]:
+        """A tile of a gradient, or its sum along an axis, in a row of sums."""
+        node = self.backward.gradient(name)
+        value = node.name if isinstance(node, Name) else gradient_name(name)
+        pointer, axes = f"{gradient_name(name)}_ptr", self.axes_of(name)
+        if axes == ("m", "n"):
+            dtype = self.dtype_of(name)
+            if dtype != self.plan.accumulator:
+                value += f".to(tl.{DTYPES[dtype].triton})"
+            place = "offs_m[:, None] * N + offs_n[None, :]"
+            return [f"tl.store({pointer} + {place}, {value}, mask=mask)"]
+        (axis,) = axes
+        other, size = ("m", "N") if axis == "n" else ("n", "M")
+        return [
+            f"sums = tl.sum(tl.where(mask, {value}, 0.0), {'mn'.index(other)})",
+            f"row = {pointer} + tile_{other}.to(INDEX) * {size}",
+            f"tl.store(row + offs_{axis}, sums, mask=mask_{axis})",
+        ]
+
+    @property
+    def described(self) -> list[str]:
+        """What `Elementwise` is told: the kernel, axes, results' dtypes."""
+        axes = {one.name: "".join(one.axes) for one in self.read}
+        made = {gradient_name(name): name for name in self.backward.passed}
+        axes |= {one: "".join(self.axes_of(name)) for one, name in made.items()}
+        dtypes = {one: DTYPES[self.dtype_of(name)].torch for one, name in made.items()}
+        told = [self.name, _mapping(axes), _mapping(dtypes)]
+        sums = DTYPES[self.plan.accumulator].torch
+        return told + ([] if sums == "float32" else [f'sums="{sums}"'])
+
+
+_STORED = {
+    ("m", "n"): "[M, N]",
+    ("n",): "[tiles along m, N]",
+    ("m",): "[tiles along n, M]",
+}
+
+
+def _mapping(values: dict[str, str]) -> str:
+    return "{" + ", ".join(f'"{key}": "{value}"' for key, value in values.items()) + "}"
 
 
 def functions() -> list[str]:

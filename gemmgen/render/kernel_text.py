@@ -6,9 +6,9 @@ Every choice between two spellings is made here, so that a template has none.
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from gemmgen.base.names import grouped
 from gemmgen.problem.tensors import Result
 from gemmgen.render.epilogue_text import EpilogueText
-from gemmgen.render.names import grouped
 from gemmgen.render.table_text import config
 from gemmgen.schedules import SCHEDULES, described
 from gemmgen.schedules.parts.schedule import Schedule

@@ -6,8 +6,9 @@ Every choice between two spellings is made here, so that a template has none.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gemmgen.problem.derived import FORWARD, part_name
 from gemmgen.problem.tensors import Operand, rows_first
-from gemmgen.render.parts import TILES, shared
+from gemmgen.render.parts import BACKWARD, TILES, shared
 from gemmgen.schedules import SCHEDULES, described, shared_axis
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
@@ -85,6 +86,25 @@ class LauncherText:
             return []
         tensors = [one.name for one in self.plan.tensors if one.by_rows]
         return [f'"{name}"' for name in (self.plan.contraction.lhs.name, *tensors)]
+
+    @property
+    def remembered(self) -> list[str]:
+        """What the launcher's decorator is told."""
+        return [*self.by_row, *(["gradient=GRADIENT"] if self.plan.backward else [])]
+
+    @property
+    def gradient(self) -> list[str]:
+        """What `Gradient` is told, if the kernel has any."""
+        if self.plan.backward is None:
+            return []
+        forward = [part_name(self.plan.name, FORWARD)] if self._keeps else []
+        return [str(len(self.plan.results)), "saves", "backward", *forward]
+
+    @property
+    def _keeps(self) -> bool:
+        """Whether the forward that autograd calls returns more than this kernel."""
+        backward = self.plan.backward
+        return backward is not None and backward.kept is not None
 
     @property
     def returned_type(self) -> str:
@@ -193,12 +213,16 @@ class LauncherText:
         taken = {
             "checks": ["Checks"],
             "dispatch": ["Launches"],
+            "gradients.function": ["Gradient"] if plan.backward else [],
             "launch_cache": ["launch_cache"],
+            "operators.operator": ["torch_operator"],
             "support": ["rows"] if self.row_loop else [],
         }
         beside = {name: [self._kernel(name)] for name in plan.files}
+        beside |= {BACKWARD: ["backward", "saves"]} if plan.backward else {}
+        beside |= {FORWARD: [part_name(plan.name, FORWARD)]} if self._keeps else {}
         beside[TILES] = [TILES.upper()] if plan.rows else []
         return [
-            *((shared(file), names) for file, names in taken.items() if names),
+            *((shared(plan, file), names) for file, names in taken.items() if names),
             *((f".{file}", names) for file, names in sorted(beside.items()) if names),
         ]

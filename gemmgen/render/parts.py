@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from gemmgen.problem.derived import derived_parts, part_name
 from gemmgen.schedules import SCHEDULES
 
 if TYPE_CHECKING:
@@ -15,34 +16,52 @@ ROLES = (BLOCKS, PIPELINE)
 LAUNCHER, TILES, EPILOGUE = "__init__", "tiles", "epilogue"
 """The files of a kernel that hold its launcher, the tiles that it chooses from, what
 becomes of a tile's sum."""
+BACKWARD, GRAD_EPILOGUE = "backward", "grad_epilogue"
+"""Those that hold its backward, and the kernel of this that is no product."""
 
 
-def shared(module: str) -> str:
+def shared(plan: "Plan", module: str) -> str:
     """How a kernel's file names a module that all launchers share."""
-    return f"..{RUNTIME}.{module}"
+    return "." * (2 + plan.folder.count("/")) + f"{RUNTIME}.{module}"
 
 
 def stems(plan: "Plan") -> list[str]:
     """The files of a kernel's folder, without `.py`.
 
-    Launcher, tiles, epilogue if there is one, those of schedules.
+    Launcher, tiles, epilogue and backward if there are such, those of schedules.
     """
+    first, *others = always(plan)
+    return [first, *([TILES] if plan.rows else []), *others, *plan.files]
+
+
+def always(plan: "Plan") -> list[str]:
+    """The files of a kernel's folder that it has whatever its tiles are."""
+    backward = plan.backward
     return [
         LAUNCHER,
-        *([TILES] if plan.rows else []),
         *([] if plan.epilogue.is_empty else [EPILOGUE]),
-        *plan.files,
+        *([] if backward is None else [BACKWARD]),
+        *([GRAD_EPILOGUE] if backward and backward.passed else []),
     ]
+
+
+def parts_of(plan: "Plan") -> dict[str, str]:
+    """The folders of what a kernel's backward is made of, each with its launcher."""
+    if plan.backward is None:
+        return {}
+    names = derived_parts(plan.backward)
+    return {name: part_name(plan.name, name) for name in names}
 
 
 def file_of(plan: "Plan", stem: str = LAUNCHER) -> str:
     """The name of a kernel's file in the output folder."""
-    return f"{plan.name}/{stem}.py"
+    return f"{plan.folder}/{stem}.py"
 
 
 def public(kernel: str, stem: str) -> str:
     """What others take from one of a kernel's files."""
     named = {LAUNCHER: kernel, TILES: TILES.upper(), EPILOGUE: EPILOGUE}
+    named |= {BACKWARD: BACKWARD, GRAD_EPILOGUE: GRAD_EPILOGUE.upper()}
     return named.get(stem) or kernel + SCHEDULES[stem].kernel_suffix
 
 

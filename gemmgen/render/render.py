@@ -15,15 +15,30 @@ from jinja2 import FileSystemLoader, StrictUndefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from gemmgen.base import header
+from gemmgen.base.names import WIDTH, line
 from gemmgen.base.version import RUNTIME_SOURCES, template_root
 from gemmgen.gate.allowlist import check_module
+from gemmgen.render import parts
 from gemmgen.render.docs import Description
-from gemmgen.render.epilogue_text import EpilogueText, fast, functions
+from gemmgen.render.epilogue_text import (
+    EpilogueText,
+    GradEpilogueText,
+    fast,
+    functions,
+)
+from gemmgen.render.gradient_text import BackwardText
 from gemmgen.render.launcher_text import LauncherText
 from gemmgen.render.meanings import NameTaken, clashes, disguised
-from gemmgen.render.names import WIDTH, line
 from gemmgen.render.origin import fingerprint
-from gemmgen.render.parts import EPILOGUE, LAUNCHER, TILES, file_of, public, stems
+from gemmgen.render.parts import (
+    LAUNCHER,
+    RUNTIME,
+    TILES,
+    file_of,
+    parts_of,
+    public,
+    stems,
+)
 from gemmgen.render.schedule_text import ScheduleText
 from gemmgen.render.table_text import TableText
 from gemmgen.select.plan import Plan
@@ -49,7 +64,7 @@ def files(plan: Plan, source: str) -> dict[str, str]:
 def _finished(plan: Plan, stem: str, raw: str) -> str:
     made = _black(raw)
     name = file_of(plan, stem)
-    check_module(ast.parse(made), name, public(plan.name, stem))
+    check_module(ast.parse(made), name, public(plan.name, stem), parts_of(plan))
     compile(made, name, "exec", dont_inherit=True)
     return header.seal(made)
 
@@ -57,7 +72,8 @@ def _finished(plan: Plan, stem: str, raw: str) -> str:
 def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
     """One file as its template has it."""
     about = Description(plan)
-    lines = about.entry_in_header if stem == LAUNCHER else [f"name: {plan.name}/{stem}"]
+    module = [f"name: {plan.folder}/{stem}"]
+    lines = about.entry_in_header if stem == LAUNCHER else module
     values = {
         "head": header.head(source, entry, lines),
         "plan": plan,
@@ -67,8 +83,8 @@ def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
         return _filled("launcher.py.jinja", launcher=LauncherText(plan), **values)
     if stem == TILES:
         return _filled("tiles.py.jinja", table=TableText(plan), **values)
-    if stem == EPILOGUE:
-        return _filled("epilogue.py.jinja", text=EpilogueText(plan), **values)
+    if text := _of_epilogue(plan, stem):
+        return _filled(f"{stem}.py.jinja", text=text, **values)
     own = ScheduleText(plan, stem)
     return _filled(
         "schedule.py.jinja",
@@ -76,6 +92,20 @@ def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
         text=own.kernel,
         **values,
     )
+
+
+def _of_epilogue(
+    plan: Plan, stem: str
+) -> EpilogueText | GradEpilogueText | BackwardText | None:
+    """The fragments of a file that is the same for all schedules."""
+    match stem:
+        case parts.EPILOGUE:
+            return EpilogueText(plan)
+        case parts.GRAD_EPILOGUE:
+            return GradEpilogueText(plan)
+        case parts.BACKWARD:
+            return BackwardText(plan)
+    return None
 
 
 def _check_names(plan: Plan, raw: Mapping[str, str], origin: tuple[str, str]) -> None:
@@ -103,7 +133,7 @@ def shared(file: str) -> str:
     """A module that all launchers share, the same for every folder."""
     name = file.removesuffix(".py").removesuffix(f"/{LAUNCHER}")
     head = header.head(None, header.entry_hash(name), [f"name: {name}"])
-    path = RUNTIME_SOURCES / Path(file).name
+    path = RUNTIME_SOURCES / Path(file).relative_to(RUNTIME)
     if path.exists():
         return header.seal(head + path.read_text(encoding="utf-8"))
     made = _formatted(

@@ -62,7 +62,9 @@ class ScheduleText:
             "pipeline": self._pipeline_functions,
         }
         beside = [] if self.plan.epilogue.is_empty else [(f".{EPILOGUE}", [EPILOGUE])]
-        shared_ = [(shared(file), names) for file, names in taken.items() if names]
+        shared_ = [
+            (shared(self.plan, file), names) for file, names in taken.items() if names
+        ]
         return [*shared_, *beside]
 
     @property

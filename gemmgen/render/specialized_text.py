@@ -6,8 +6,8 @@ Adds to `ConsumerText` what producer and consumers each take, and what they shar
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gemmgen.base.names import grouped, line, packed
 from gemmgen.render.consumer_text import ConsumerText, along_k
-from gemmgen.render.names import grouped, line, packed
 
 _OPERANDS, _SUMS = "operands", "sums"
 """What the kernel calls that which it passes to the producer, and to consumers."""

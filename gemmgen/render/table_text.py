@@ -3,7 +3,8 @@
 import textwrap
 from dataclasses import dataclass
 
-from gemmgen.render.names import WIDTH, grouped
+from gemmgen.base.names import WIDTH, grouped
+from gemmgen.render.parts import shared
 from gemmgen.schedules.parts.tile import FILL, Product, Rates, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
@@ -52,6 +53,11 @@ class TableText:
             told = [f"{key}={_number(value)}" for key, value in rates._asdict().items()]
             found.append(f"{name} = Rates{grouped([told])}  # fmt: skip")
         return found
+
+    @property
+    def tile_module(self) -> str:
+        """The module of tables, as the file names it."""
+        return shared(self.plan, "tile")
 
     @property
     def imports(self) -> list[str]:

@@ -5,10 +5,12 @@ kernel may need. A launcher is imported when it is asked for: importing one kern
 no other's module, and does not fail where another's would. How launchers are called:
 
 - Tensors may have any strides, and sizes 0. They lie on one GPU, of whose current
-  stream the launch is one. Those without memory of their own are refused: sparse,
-  nested, of torch.func's transforms, views that torch negates as it reads them.
-- There is no backward: an input that requires a gradient is refused, unless gradients
-  are off.
+  stream the launch is one. Those that kernels cannot read are refused: sparse, nested,
+  views that torch negates as it reads them.
+- A launcher is `torch.ops.<package>.<kernel>` too. Calls that torch has to see, as of
+  torch.compile, torch.vmap, autocast or a mode, are made as that operator.
+- An input that requires a gradient is refused, unless gradients are off or the launcher
+  has a backward; then it is given no `out`.
 - Numbers are Python's or NumPy's. One that is finite and becomes infinite in the type
   that it is used as is refused. Epilogues are IEEE arithmetic as they are written: a
   factor 0 does not skip what it multiplies, as beta = 0 does in BLAS.

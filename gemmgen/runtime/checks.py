@@ -1,18 +1,16 @@
 """What a launcher asks of its arguments, and what it says of one that is wrong."""
 
 import contextlib
-import functools
 import math
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import EllipsisType
+from typing import Any
 
 import torch
-import triton
-import triton.language as tl
 
-from .support import INTERPRETED
+from .support import INTERPRETED, PASS, interprets_bf16
 from .tile import TYPE_NAMES
 
 LARGEST = torch.finfo(torch.float32).max
@@ -39,15 +37,19 @@ class Checks:
         The first tensor decides the device, which must be a GPU unless Triton
         interprets.
         """
+        if PASS.asked is not None:
+            PASS.asked[name] = shape, dtype
+            return torch.Size([1] * len(shape))
         if not isinstance(tensor, torch.Tensor):
             found = type(tensor).__name__
-        elif flaw := unreadable(tensor):
+        elif not PASS.dry and (flaw := unreadable(tensor)):
             raise ValueError(f"{self.kernel}: {name} must {flaw}")
         elif tensor.dtype != dtype or not fits(tensor.shape, shape):
             found = describe(tensor.shape, tensor.dtype)
         else:
             check_device(self.kernel, name, tensor, device)
-            check_gradient(self.kernel, name, tensor)
+            if not PASS.dry:
+                check_gradient(self.kernel, name, tensor)
             return tensor.shape
         wanted = describe(shape, dtype)
         raise ValueError(f"{self.kernel}: {name} must be {wanted}, got {found}")
@@ -57,8 +59,11 @@ class Checks:
     ) -> float:
         """Return a number of Python or NumPy as a float, else raise ValueError.
 
-        A finite one must be finite in `dtype`, as which the kernel uses it.
+        A finite one must be finite in `dtype`, as which the kernel uses it. One that
+        torch traces is no number yet.
         """
+        if PASS.dry and isinstance(value, torch.SymFloat):
+            return value
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             found = type(value).__name__
             raise ValueError(f"{self.kernel}: {name} must be a float, got {found}")
@@ -106,9 +111,7 @@ class Checks:
         if out is None:
             device = apart_from[0].device
             return tuple(torch.empty(shape, dtype=one, device=device) for one in dtypes)
-        if not isinstance(out, (tuple, list)) or len(out) != len(dtypes):
-            many = len(dtypes)
-            raise ValueError(f"{self.kernel}: {name} must be a tuple of {many} tensors")
+        self.several(name, out, len(dtypes))
         for place, (one, dtype) in enumerate(zip(out, dtypes, strict=True)):
             own = f"{name}[{place}]"
             self.writable(own, one, shape, dtype, apart_from, in_place)
@@ -119,6 +122,11 @@ class Checks:
         for one in out:
             written(one)
         return tuple(out)
+
+    def several(self, name: str, out: Any, many: int) -> None:
+        """Raise ValueError unless `out` is a tuple or list of so many."""
+        if not isinstance(out, (tuple, list)) or len(out) != many:
+            raise ValueError(f"{self.kernel}: {name} must be a tuple of {many} tensors")
 
     def writable(
         self,
@@ -175,10 +183,14 @@ def check_device(
     if wanted is not None:
         if found != wanted:
             raise ValueError(f"{kernel}: {name} must be on {wanted}, got {found}")
+    elif PASS.dry and found.type == "meta":
+        return
     elif not INTERPRETED and found.type != "cuda":
         raise ValueError(f"{kernel}: {name} must be on a GPU, got {found}")
     elif found.type not in ("cuda", "cpu"):
         raise ValueError(f"{kernel}: {name} must be on a GPU or CPU, got {found}")
+    if PASS.dry:
+        return  # nothing will be multiplied
     if INTERPRETED and tensor.dtype == torch.bfloat16 and not interprets_bf16():
         raise ValueError(
             f"{kernel}: {name} must not be bf16 in Triton's interpreter, which gets "
@@ -193,27 +205,6 @@ def check_gradient(kernel: str, name: str, tensor: torch.Tensor) -> None:
             f"{kernel}: {name} must not require a gradient, which {kernel} does not "
             f"compute: call it under torch.no_grad(), or pass {name}.detach()"
         )
-
-
-@triton.jit
-def product_of_ones(a_ptr, c_ptr, SIDE: tl.constexpr):
-    """Store A @ A in A's dtype, for A of SIDE x SIDE."""
-    offs = tl.arange(0, SIDE)[:, None] * SIDE + tl.arange(0, SIDE)[None, :]
-    a = tl.load(a_ptr + offs)
-    tl.store(c_ptr + offs, tl.dot(a, a).to(c_ptr.dtype.element_ty))
-
-
-@functools.cache
-def interprets_bf16() -> bool:
-    """Return whether Triton's interpreter multiplies bf16, and rounds to it.
-
-    No release up to 3.9 does: it multiplies the bits as if they were whole numbers.
-    """
-    # 16 a^2 lies 0.63 of the way between two numbers of bf16: it is rounded up.
-    a = torch.full((16, 16), 1 + 9 * 2**-7, dtype=torch.bfloat16)
-    c = torch.empty_like(a)
-    product_of_ones[(1,)](a, c, 16)
-    return torch.equal(c, (a.double() @ a.double()).to(torch.bfloat16))
 
 
 def fits(found: torch.Size, wanted: tuple) -> bool:

@@ -2,30 +2,46 @@
 
 One that is called again with tensors of the same signature decides nothing anew: it
 makes its results and repeats its launch for the new addresses. What it decides for
-another number of rows comes from its family.
+another number of rows comes from its family. What torch has to see it is handed: where
+the launcher is an operator too, its own; else a launcher refuses it.
 """
 
 import functools
 import inspect
-import math
-import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 import torch
 
-from .checks import LARGEST, written
 from .families import Family, Latest, Warmed, warm_up
-from .launch import Launch, addresses_of
-from .packed import Compiled, likenesses
-from .repeats import Repeat, but_for_rows, harmless, overlaps
-from .replay import hooked, replaying
-from .support import INTERPRETED
+from .gradients.function import Gradient
+from .launch import addresses_of
+from .repeats import (
+    Repeat,
+    but_for_rows,
+    harmless,
+    in_order,
+    looked_at,
+    plain,
+    repeating,
+    several,
+)
+from .replay import HOOKS, hooked
+from .support import (
+    DUAL,
+    INTERPRETED,
+    autocast,
+    moded,
+    overridden,
+    profiled,
+    special,
+    transformed,
+    watched,
+)
 from .table import RECORD
 
 MOST_FAMILIES = 1024  # that a launcher remembers
 MOST_CALLS = 1024  # and calls that write what they are given
-PLAIN = (torch.Tensor, torch.nn.Parameter)  # types whose memory is what it seems
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -35,45 +51,60 @@ class Cached(Protocol[P, R]):
     """A launcher that remembers its calls."""
 
     by_row: tuple[str, ...]
+    memory: "Memory"
+    unseen: Callable[..., Any]
+    """The same, of which torch need not know."""
 
     def __call__(self, *inputs: P.args, **named: P.kwargs) -> R:
         """Launch."""
 
     def warmup(self, *inputs: Any, **named: Any) -> list[Warmed]:
-        """Compile all that calls need which are like this one, and have no more rows.
+        """Run to compile all that calls like this one need, of as many rows or fewer.
 
-        Returns the tiles, each with the least number of rows that takes it. The kernels
-        run, and their results are dropped.
+        Returns the tiles, each with the least number of rows that takes it.
         """
 
 
-def launch_cache(*by_row: str) -> Callable[[Callable[P, R]], Cached[P, R]]:
+def launch_cache(
+    *by_row: str, gradient: Gradient | None = None
+) -> Callable[[Callable[P, R]], Cached[P, R]]:
     """Return what makes a launcher remember what it decided for a signature.
 
     The arguments `by_row`, the first of them a matrix, have a row, or a number, for
-    each row of the results: calls that differ in rows alone are decided together.
+    each row of the results: calls that differ in rows alone are decided together. A
+    call of which somebody asks the `gradient` goes through autograd.
     """
 
     def cached(launcher: Callable[P, R]) -> Cached[P, R]:
         *names, _ = inspect.signature(launcher).parameters
-        memory = Memory(launcher, [names.index(name) for name in by_row])
-        made: Any = launcher
-        if not INTERPRETED:
-            made = functools.wraps(launcher)(calling(launcher, names, memory))
-        made.by_row = by_row
-        made.warmup = functools.partial(memory.warm_up, made, names)
+        memory = Memory(launcher, names, by_row, gradient)
+        kind = interpreting if INTERPRETED else calling
+        made: Any = functools.wraps(launcher)(kind(launcher, names, memory, True))
+        made.unseen = kind(launcher, names, memory, False)
+        made.by_row, made.memory, made.gradient = by_row, memory, gradient
+        made.warmup = functools.partial(memory.warm_up, made)
         return made
 
     return cached
 
 
 def calling(
-    launcher: Callable[..., Any], names: Sequence[str], memory: "Memory"
+    launcher: Callable[..., Any], names: Sequence[str], memory: "Memory", seen: bool
 ) -> Callable[..., Any]:
-    """Return a function that calls a launcher, or repeats what it did before."""
-    count, calls, latest = len(names), memory.calls, memory.latest
+    """Return a function that calls a launcher, or repeats what it did before.
+
+    One that is `seen` hands what torch has to see to `memory.handed`.
+    """
+    count, latest = len(names), memory.latest
 
     def remembering(*inputs: Any, out: Any = None, **named: Any) -> Any:
+        if seen and (
+            tracing()
+            or overridden(inputs)
+            or DUAL._current_level >= 0
+            or (out is None and profiled())
+        ):
+            return memory.handed(*inputs, out=out, **named)
         if named or len(inputs) != count:
             ordered = in_order(names, inputs, named)
             if ordered is None:  # the launcher says what is wrong
@@ -81,7 +112,8 @@ def calling(
             inputs = ordered
         if out is None:
             family, addresses = latest.found(inputs)
-            if family and family.device == current_device() and not hooked():
+            told = HOOKS.launch_enter_hook.calls or HOOKS.launch_exit_hook.calls
+            if family and family.device == current_device() and not told:
                 leading = family.leading(inputs)
                 again = family.repeats.get(leading)  # here, for a call less shows
                 if again:
@@ -90,82 +122,72 @@ def calling(
                     returned = family.call(leading, addresses)
                     if returned is not None:
                         return returned
-        try:
-            key, addresses = looked_at(inputs, out)
-        except (AttributeError, OverflowError, RuntimeError, TypeError):
-            return launcher(*inputs, out=out)  # no plain tensors: it says which
-        if out is None:
-            return memory.made(key, addresses, inputs)
-        repeat = calls.get(key)
-        if repeat is None or repeat.device != current_device() or hooked():
-            return memory.given(key, inputs, out)
-        if not harmless(repeat.overlaps, addresses):
-            return launcher(*inputs, out=out)
-        return repeat.launch(addresses, out)
+        return memory.otherwise(inputs, out, seen and remembering)
 
     return remembering
 
 
-def in_order(
-    names: Sequence[str], inputs: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[Any, ...] | None:
-    """Return all inputs by position; None unless those by name are what is missing."""
-    ordered = [named[name] for name in names[len(inputs) :] if name in named]
-    if len(inputs) + len(named) != len(names) or len(ordered) < len(named):
-        return None
-    return (*inputs, *ordered)
+def interpreting(
+    launcher: Callable[..., Any], names: Sequence[str], memory: "Memory", seen: bool
+) -> Callable[..., Any]:
+    """Return what hands over as `calling` does, and remembers nothing."""
 
+    def handing(*inputs: Any, out: Any = None, **named: Any) -> Any:
+        every = (*inputs, *named.values())
+        if not (tracing() or watched(every) or (out is None and profiled())):
+            return launcher(*inputs, out=out, **named)
+        ordered = None if tracing() else in_order(names, inputs, named)
+        if ordered is None:
+            return memory.handed(*inputs, out=out, **named)
+        return memory.hand(handing, ordered, out)
 
-def looked_at(
-    inputs: Sequence[Any], out: Any = None
-) -> tuple[tuple, list[int | float]]:
-    """Return all of the arguments that may change what is launched, and `addresses_of`.
-
-    In one pass, for every call takes it. First come what `BEFORE_ALL` counts, then of
-    each tensor what `OF_A_TENSOR` counts. Of a number the sign is enough: else
-    `Arguments` would find 0.0 for -0.0. One beyond fp32 is the launcher's to judge.
-    """
-    key: list[Any] = [torch.is_grad_enabled(), type(out)]
-    addresses: list[int | float] = []
-    for one in inputs if out is None else (*inputs, *several(out)):
-        if type(one) in PLAIN:
-            address = one.data_ptr()
-            key += (one.shape, one.stride(), one.dtype, one.get_device(), address & 15)
-            key += (one.requires_grad, one.is_neg())
-            addresses.append(address)
-        elif type(one) in (float, int):
-            number = float(one)
-            if not -LARGEST <= number <= LARGEST:
-                raise OverflowError
-            key.append(math.copysign(1.0, number))
-            addresses.append(number)
-        else:
-            raise TypeError
-    return tuple(key), addresses
-
-
-def plain(one: Any) -> Any:
-    """Return a number of any type as a float, but for what launchers refuse."""
-    number = isinstance(one, numbers.Real) and not isinstance(one, bool)
-    return float(one) if number else one
-
-
-def several(out: Any) -> Sequence[Any]:
-    """Return the results as a sequence, also if there is one."""
-    return out if isinstance(out, (tuple, list)) else (out,)
+    return handing if seen else launcher
 
 
 class Memory:
     """What a launcher remembers: families of calls, and calls into given results."""
 
-    def __init__(self, launcher: Any, by_row: Sequence[int]) -> None:
-        """Remember nothing yet; `by_row` are the places of arguments with rows."""
+    def __init__(
+        self,
+        launcher: Any,
+        names: Sequence[str],
+        by_row: Sequence[str],
+        gradient: Gradient | None,
+    ) -> None:
+        """Remember nothing yet; `by_row` are the arguments with rows."""
         self.launcher = launcher
-        self.by_row = by_row
+        self.handed = launcher  # its operator's way in, where it is one
+        self.names, self.gradient = names, gradient
+        self.by_row = [names.index(name) for name in by_row]
         self.calls: dict[tuple, Repeat] = {}
         self.once: set[int] = set()  # hashes: thousands of keys slow collections down
         self.families: dict[Any, Family] = {}
         self.latest = Latest()
+
+    def hand(self, call: Callable[..., Any], inputs: Sequence[Any], out: Any) -> Any:
+        """Hand over a call: to autograd if a gradient is all that torch has to see."""
+        if self.gradient and self.gradient.asked(inputs) and not special(inputs):
+            return self.gradient.call(call, self.names, inputs, out)
+        return self.handed(*inputs, out=out)
+
+    def otherwise(self, inputs: Sequence[Any], out: Any, seen: Any) -> Any:
+        """Make a call of none of the latest families; `seen`, if torch may be told."""
+        try:
+            key, addresses = looked_at(inputs, out)
+        except (AttributeError, OverflowError, RuntimeError, TypeError):
+            key = ()  # no plain tensors: the launcher says which
+        if seen and (not key or moded() or autocast() or transformed()):
+            return self.hand(seen, inputs, out)
+        if not key:
+            return self.launcher(*inputs, out=out)
+        if out is None:
+            return self.made(key, addresses, inputs)
+        repeat = self.calls.get(key)
+        if repeat is None or repeat.device != current_device() or hooked():
+            return self.given(key, inputs, out)
+        if not harmless(repeat.overlaps, addresses):
+            return self.launcher(*inputs, out=out)
+        return repeat.launch(addresses, out)
 
     def made(self, key: tuple, addresses: list, inputs: Any) -> Any:
         """Call the launcher, or do what its family tells, and remember what it did.
@@ -197,13 +219,13 @@ class Memory:
         return returned
 
     def warm_up(
-        self, call: Callable[..., Any], names: Sequence[str], *given: Any, **named: Any
+        self, call: Callable[..., Any], *given: Any, **named: Any
     ) -> list[Warmed]:
         """Call with such inputs, and with fewer rows of them, so that all is compiled.
 
         Nothing is where kernels are interpreted, or take no part in `families`.
         """
-        ordered = in_order(names, given, named)
+        ordered = in_order(self.names, given, named)
         if ordered is None:  # the launcher says what is wrong
             call(*given, **named)
             return []
@@ -242,10 +264,7 @@ class Memory:
 
 
 def recorded(launcher: Any, inputs: Any, out: Any) -> tuple[Any, tuple | None]:
-    """Return what a launcher returns, and what it did if that can be repeated.
-
-    That is one launch of its arguments, what repeats it, and the tiles that serve.
-    """
+    """Return a launcher's results, its launch, what repeats it and tiles, if any."""
     RECORD.launches = []
     try:
         returned = launcher(*inputs, out=out)
@@ -260,24 +279,7 @@ def recorded(launcher: Any, inputs: Any, out: Any) -> tuple[Any, tuple | None]:
     return returned, (launch, found, tiles)
 
 
-def repeating(
-    launch: Launch,
-    compiled: Compiled,
-    inputs: Sequence[Any],
-    results: Sequence[torch.Tensor],
-) -> Repeat:
-    """Return what repeats a launch into other results."""
-    replay = replaying(launch, compiled, likenesses(launch, compiled))
-    one_alone = len(results) == 1
-
-    def repeat(addresses: list[int | float], out: Any) -> Any:
-        for one in several(out):
-            written(one)
-        replay(addresses)
-        return out if one_alone else tuple(out)
-
-    return Repeat(launch.device.index, repeat, overlaps(inputs, results))
-
+tracing = torch.compiler.is_dynamo_compiling
 
 # What torch.cuda.current_device asks once it has seen that CUDA is initialized.
 current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from triton.runtime import driver
 
 from .launch import TF32, Block, Launch
+from .support import bind_context
 
 MOST_MAPS = 256  # addresses of one block, such as the weights of many layers
 
@@ -130,14 +131,23 @@ def encoded(
     strides: tuple[int, ...],
 ) -> list[Any]:
     """Return tensor maps for an address, each followed by sizes and strides."""
-    fill, _ = encoder()
     made: list[Any] = []
     for numbers in fixed:
         if numbers is None:
             made.append(None)
         else:
-            made += (fill(address, *numbers, shape, strides, 0), *shape, *strides)
+            made += (tensor_map(address, *numbers, shape, strides), *shape, *strides)
     return made
+
+
+def tensor_map(*passed: Any) -> Any:
+    """Return one, even if nothing was asked of CUDA in this thread before."""
+    fill, _ = encoder()
+    try:
+        return fill(*passed, 0)
+    except RuntimeError:
+        bind_context()
+        return fill(*passed, 0)
 
 
 class Maps(dict):

@@ -7,22 +7,82 @@ trial, launchers compare in Python.
 
 import functools
 import math
+import numbers
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
 import torch
 
-from .checks import extent
+from .checks import LARGEST, extent, written
+from .launch import Launch
+from .packed import Compiled, likenesses
+from .replay import replaying
 from .support import steps
 
 BEFORE_ALL = 2  # parts of a signature that are no argument's, as `looked_at` has it
 OF_A_TENSOR = 7  # and those of a tensor: shape and strides first; a number has one
 
+PLAIN = (torch.Tensor, torch.nn.Parameter)  # types whose memory is what it seems
 ALIGNED = 16  # bytes, on which the allocator puts whatever is no view
 
 Alike = Callable[..., bool]
 Shape = tuple[int, ...]
 Leading = int | Shape  # of the results: the rows, or several sizes
+
+
+def looked_at(
+    inputs: Sequence[Any], out: Any = None
+) -> tuple[tuple, list[int | float]]:
+    """Return all of the arguments that may change what is launched, and `addresses_of`.
+
+    In one pass, for every call takes it. First come what `BEFORE_ALL` counts, then of
+    each tensor what `OF_A_TENSOR` counts. Of a number the sign is enough: else
+    `Arguments` would find 0.0 for -0.0. TypeError for what is no plain tensor, or for
+    one whose gradient is asked for; OverflowError for a number beyond fp32, which is
+    the launcher's to judge.
+    """
+    graded = torch.is_grad_enabled()
+    key: list[Any] = [graded, type(out)]
+    addresses: list[int | float] = []
+    for one in inputs if out is None else (*inputs, *several(out)):
+        if type(one) in PLAIN:
+            address = one.data_ptr()
+            key += (one.shape, one.stride(), one.dtype, one.get_device(), address & 15)
+            learning = one.requires_grad
+            if learning and graded:
+                raise TypeError
+            key += (learning, one.is_neg())
+            addresses.append(address)
+        elif type(one) in (float, int):
+            number = float(one)
+            if not -LARGEST <= number <= LARGEST:
+                raise OverflowError
+            key.append(math.copysign(1.0, number))
+            addresses.append(number)
+        else:
+            raise TypeError
+    return tuple(key), addresses
+
+
+def in_order(
+    names: Sequence[str], inputs: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[Any, ...] | None:
+    """Return all inputs by position; None unless those by name are what is missing."""
+    ordered = [named[name] for name in names[len(inputs) :] if name in named]
+    if len(inputs) + len(named) != len(names) or len(ordered) < len(named):
+        return None
+    return (*inputs, *ordered)
+
+
+def plain(one: Any) -> Any:
+    """Return a number of any type as a float, but for what launchers refuse."""
+    number = isinstance(one, numbers.Real) and not isinstance(one, bool)
+    return float(one) if number else one
+
+
+def several(out: Any) -> Sequence[Any]:
+    """Return the results as a sequence, also if there is one."""
+    return out if isinstance(out, (tuple, list)) else (out,)
 
 
 def but_for_rows(
@@ -88,6 +148,25 @@ class Repeat(NamedTuple):
     device: int | None
     launch: Callable[[list, Any], Any]
     overlaps: Sequence[Overlap]
+
+
+def repeating(
+    launch: Launch,
+    compiled: Compiled,
+    inputs: Sequence[Any],
+    results: Sequence[torch.Tensor],
+) -> Repeat:
+    """Return what repeats a launch into other results."""
+    replay = replaying(launch, compiled, likenesses(launch, compiled))
+    one_alone = len(results) == 1
+
+    def repeat(addresses: list[int | float], out: Any) -> Any:
+        for one in several(out):
+            written(one)
+        replay(addresses)
+        return out if one_alone else tuple(out)
+
+    return Repeat(launch.device.index, repeat, overlaps(inputs, results))
 
 
 def alike(inputs: Sequence[Any], by_row: Sequence[int]) -> Alike | None:

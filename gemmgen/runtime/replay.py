@@ -25,10 +25,12 @@ from .packed import (
     encoder,
     kind,
     likenesses,
+    tensor_map,
 )
-from .support import INTERPRETED, compute_capability, on_device
+from .support import INTERPRETED, bind_context, compute_capability, on_device
 from .table import RECORD
 
+HOOKS = triton.knobs.runtime  # which has them
 UNUSED = 0, 0  # in place of a workspace, where K comes in one part
 MOST_ARGUMENTS = 64  # streams and addresses whose arguments a launch keeps
 
@@ -54,6 +56,8 @@ def direct(launch: Launch) -> Compiled | None:
     key = kind(launch)
     found = COMPILED.get(key)
     if found is None or hooked():
+        if launch.described:
+            bind_context()
         made = launch.enter()
         if made.metadata.global_scratch_size or made.metadata.profile_scratch_size:
             return None  # Triton's entry allocates it; what is tried would lack it too
@@ -135,7 +139,10 @@ class Sized(NamedTuple):
                     if numbers is None:
                         passed.append(None)
                     else:
-                        made = ready.fill(address, *numbers, shape, strides, 0)
+                        try:
+                            made = ready.fill(address, *numbers, shape, strides, 0)
+                        except RuntimeError:
+                            made = tensor_map(address, *numbers, shape, strides)
                         passed += (made, M, columns, *strides)
         if ready.alike.splits:
             scratch = scratch_of(ready.alike, meeting)
@@ -240,5 +247,4 @@ def repeats(
 
 def hooked() -> bool:
     """Return whether somebody, such as a profiler, wants to know of launches."""
-    runtime = triton.knobs.runtime
-    return bool(runtime.launch_enter_hook.calls or runtime.launch_exit_hook.calls)
+    return bool(HOOKS.launch_enter_hook.calls or HOOKS.launch_exit_hook.calls)

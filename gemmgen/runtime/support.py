@@ -8,13 +8,90 @@ import functools
 import itertools
 import math
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 import triton
 import triton.language as tl
 
 INTERPRETED = triton.knobs.runtime.interpret
+
+
+# What calls ask torch: whether it is told of functions that arguments are passed to, of
+# operators, in C; whether autocast, torch.func or a profiler is on.
+overridden = torch.overrides.has_torch_function
+moded = torch._C._len_torch_dispatch_stack
+autocast = torch._C._is_any_autocast_enabled
+transformed = torch._C._are_functorch_transforms_active
+profiled = getattr(torch.autograd, "_profiler_enabled", bool)
+# Where the level of forward derivatives is, -1 outside of any.
+DUAL: Any = torch.autograd.forward_ad
+if not hasattr(DUAL, "_current_level"):
+    DUAL = SimpleNamespace(_current_level=-1)
+
+
+class Pass(threading.local):
+    """Whether this thread goes through launchers for what they say alone.
+
+    When `dry`, they check their arguments and make their results, which may have no
+    memory, and launch nothing. What is `asked` of tensors, shape and dtype by name, is
+    noted, if that is a dict, and nothing is checked.
+    """
+
+    dry = False
+    asked: dict[str, tuple[Sequence, torch.dtype]] | None = None
+
+
+PASS = Pass()
+
+
+@contextlib.contextmanager
+def dry(asked: dict[str, Any] | None = None) -> Iterator[None]:
+    """Launch nothing that this thread calls; note what is `asked` of its tensors."""
+    before = PASS.dry, PASS.asked
+    PASS.dry, PASS.asked = True, asked
+    try:
+        yield
+    finally:
+        PASS.dry, PASS.asked = before
+
+
+def watched(arguments: Sequence[Any]) -> bool:
+    """Return whether torch has to see a call, so that it must be an operator's.
+
+    For what is `special`, or a gradient.
+    """
+    graded = torch.is_grad_enabled()
+    return special(arguments) or any(
+        graded and one.requires_grad
+        for one in arguments
+        if isinstance(one, torch.Tensor)
+    )
+
+
+def special(arguments: Sequence[Any]) -> bool:
+    """Return whether torch has to see a call that no gradient is asked of.
+
+    For a mode, a transform of torch.func, autocast, forward derivatives, a subclass.
+    """
+    if overridden(arguments) or DUAL._current_level >= 0:
+        return True
+    if moded() or autocast() or transformed():
+        return True
+    return any(is_wrapped(one) for one in arguments if isinstance(one, torch.Tensor))
+
+
+def is_wrapped(tensor: torch.Tensor) -> bool:
+    """Return whether it is one of torch.func's, or of a class that acts by itself."""
+    kind = type(tensor)
+    if kind is not torch.Tensor:
+        own = kind.__torch_dispatch__
+        if own is not torch.Tensor.__torch_dispatch__:
+            return True
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
 
 
 @functools.cache
@@ -42,11 +119,41 @@ def shared_memory(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
 
 
+@triton.jit
+def product_of_ones(a_ptr, c_ptr, SIDE: tl.constexpr):
+    """Store A @ A in A's dtype, for A of SIDE x SIDE."""
+    offs = tl.arange(0, SIDE)[:, None] * SIDE + tl.arange(0, SIDE)[None, :]
+    a = tl.load(a_ptr + offs)
+    tl.store(c_ptr + offs, tl.dot(a, a).to(c_ptr.dtype.element_ty))
+
+
+@functools.cache
+def interprets_bf16() -> bool:
+    """Return whether Triton's interpreter multiplies bf16, and rounds to it.
+
+    No release up to 3.9 does: it multiplies the bits as if they were whole numbers.
+    """
+    # 16 a^2 lies 0.63 of the way between two numbers of bf16: it is rounded up.
+    a = torch.full((16, 16), 1 + 9 * 2**-7, dtype=torch.bfloat16)
+    c = torch.empty_like(a)
+    product_of_ones[(1,)](a, c, 16)
+    return torch.equal(c, (a.double() @ a.double()).to(torch.bfloat16))
+
+
 def on_device(device: torch.device) -> contextlib.AbstractContextManager:
     """Make the tensors' device current, since Triton launches on the current one."""
     if device.type != "cuda" or device.index == torch.cuda.current_device():
         return contextlib.nullcontext()
     return torch.cuda.device(device)
+
+
+def bind_context() -> None:
+    """Give a thread that is new to CUDA the context of the current device.
+
+    The first call of CUDA's runtime does so. Triton makes tensor maps without one.
+    """
+    if not torch.cuda.is_current_stream_capturing():
+        torch.cuda.mem_get_info()
 
 
 def index_dtype(*tensors: torch.Tensor) -> tl.dtype:
@@ -72,8 +179,11 @@ def rows(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     """Cut tensors [..., columns] of the same leading sizes into matrices, uncopied.
 
     The last leading axes are flattened as far as every tensor's strides allow; one
-    group of matrices is given for each index of the others.
+    group of matrices is given for each index of the others. There are none where
+    nothing is launched.
     """
+    if PASS.dry:
+        return
     leading = tensors[0].shape[:-1]
     if len(leading) == 1:
         yield tensors

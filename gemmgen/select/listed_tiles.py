@@ -12,8 +12,13 @@ from gemmgen.cost.time import best_stages
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import SCHEDULES, schedule_of, why_not
 from gemmgen.schedules.parts.schedule import Kernel
-from gemmgen.schedules.parts.tile import FALLBACK, GROUP_M, Product, Tile
-from gemmgen.select.nearest import nearest_fitting
+from gemmgen.schedules.parts.tile import (
+    FALLBACK,
+    GROUP_M,
+    Product,
+    Tile,
+    nearest_fitting,
+)
 from gemmgen.spec.parse import KernelSpec
 from gemmgen.spec.schema import AUTO
 

@@ -8,25 +8,28 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from gemmgen.base.errors import Mistakes, SpecError, SpecErrors, one_of, quoted
+from gemmgen.base.errors import Mistakes, SpecError, SpecErrors
 from gemmgen.epilogue.checked import Epilogue, Statement
 from gemmgen.epilogue.expression import Name
+from gemmgen.epilogue.gradient import without_derivative
 from gemmgen.epilogue.parser import compile_epilogue
 from gemmgen.hardware.targets import TARGETS, Target
+from gemmgen.problem.backward import Backward, backward_of
 from gemmgen.problem.bindings import operands_of, results_of, scaled, scales_of
 from gemmgen.problem.contraction import Contraction, contraction_of
+from gemmgen.problem.derived import Derived, derived_of
 from gemmgen.problem.problem import Problem
 from gemmgen.problem.tensors import Operand, Result
 from gemmgen.problem.workload import product_of
 from gemmgen.schedules import SCHEDULES, by_file
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
+from gemmgen.select.arithmetic import out_and_accumulator, precision_of
 from gemmgen.select.costs import Costs, costed_as
 from gemmgen.select.table import BY_ARCHITECTURE, Row, Table
 from gemmgen.select.tiling import choose, schedule_text, tiles_text
 from gemmgen.select.tuning_file import Tuning, beside, costs_by_target
 from gemmgen.select.tuning_file import read as read_tuning
 from gemmgen.spec.parse import KernelSpec, Spec, read
-from gemmgen.tables.dtypes import DTYPES, PRECISIONS
 from gemmgen.tables.operations import OPERATIONS
 from gemmgen.tables.scalings import SCALINGS
 from gemmgen.yaml.reader import file_bytes
@@ -37,7 +40,8 @@ class Plan(Problem):
     """One kernel, decided: nothing about it is left to a template.
 
     `tables` are what the dispatch table's `rows` come from; with runtime autotuning
-    `configs` takes their place. `schedule` is what the spec says.
+    `configs` takes their place. `schedule` is what the spec says. A kernel that is a
+    `part` of another one's backward lies in the folder of that, its `parent`.
     """
 
     schedule: str
@@ -46,6 +50,20 @@ class Plan(Problem):
     configs: tuple[Tile, ...]
     tiles_text: str
     chosen_by: str
+    default_result: str = ""
+    grad: bool = False
+    parent: str = ""
+    part: str = ""
+
+    @property
+    def folder(self) -> str:
+        """Where its files lie in the output folder."""
+        return f"{self.parent}/{self.part}" if self.parent else self.name
+
+    @cached_property
+    def backward(self) -> Backward | None:
+        """How its gradients are computed, if the spec asks for them."""
+        return backward_of(self) if self.grad else None
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -124,7 +142,11 @@ def plans(
     planned: list[Plan] = []
     for kernel in spec.kernels:
         try:
-            planned.append(_Planner(kernel, spec.targets, tunings).plan())
+            whole = _Planner(kernel, spec.targets, tunings).plan()
+            planned.append(whole)
+            for one in derived_of(kernel, whole.backward) if whole.backward else ():
+                own = _Planner(one.spec, spec.targets, tunings, one).plan()
+                planned.append(replace(own, parent=whole.name, part=one.part))
         except SpecErrors as found:
             mistakes.include(found.errors)
     mistakes.stop_if_any()
@@ -140,9 +162,15 @@ class _Planner:
     """Decides one kernel, collecting the mistakes of each independent part."""
 
     def __init__(
-        self, spec: KernelSpec, targets: Sequence[str], tunings: Sequence[Tuning]
+        self,
+        spec: KernelSpec,
+        targets: Sequence[str],
+        tunings: Sequence[Tuning],
+        derived: Derived | None = None,
     ) -> None:
         self.spec = spec
+        self.derived = derived
+        self.operation = derived.operation if derived else OPERATIONS[spec.op]
         mine = {
             one.target: one for one in tunings
             if one.target in targets
@@ -164,10 +192,11 @@ class _Planner:
         self.errors.append(SpecError(self.spec.at(*path), message))
 
     def plan(self) -> Plan:
-        spec, operation = self.spec, OPERATIONS[self.spec.op]
+        spec, operation = self.spec, self.operation
         contraction = contraction_of(operation, spec.layout)
-        out, accumulator = self.dtypes()
-        precision = self.precision()
+        known = self.refused, self.fail
+        out, accumulator = out_and_accumulator(spec, self.targets, *known)
+        precision = precision_of(spec, *known)
         epilogue = self.epilogue(contraction, operation.result)
         operands, results = self.bound(epilogue, accumulator, out)
         product = product_of(spec, precision, contraction, epilogue, operands, results)
@@ -194,6 +223,8 @@ class _Planner:
             configs=configs,
             tiles_text=tiles_text(spec),
             chosen_by=self.chosen_by(costs),
+            grad=spec.grad,
+            default_result=operation.result,
         )
 
     def chosen_by(self, costs: Mapping[str, Costs]) -> str:
@@ -229,44 +260,19 @@ class _Planner:
             return (), (Result(first, epilogue.accumulators[0], out, accumulator),)
         return operands, results
 
-    def dtypes(self) -> tuple[str, str]:
-        """The out dtype and the accumulator, checked against the inputs."""
-        names = self.spec.dtype
-        row = DTYPES[names.a]
-        if "dtype" in self.refused:
-            return names.out, row.accumulator
-        if names.b != names.a:
-            self.fail(
-                "dtype", "b",
-                message=f"a is {names.a} and b is {names.b}: both must be the same",
-            )  # fmt: skip
-        if names.acc not in (None, row.accumulator):
-            self.fail(
-                "dtype", "acc",
-                message=f"{names.a} accumulates in {row.accumulator}, not {names.acc}",
-            )  # fmt: skip
-        for target in self.targets:
-            if target.architecture < row.since:
-                message = f"{names.a} needs sm_{row.since}, {target.name} is a target"
-                self.fail("dtype", message=message)
-        if names.out not in row.outputs:
-            self.fail(
-                "dtype", "out",
-                message=f"out {quoted(names.out)} is not possible for {names.a} inputs "
-                + one_of(row.outputs),
-            )  # fmt: skip
-        return names.out, row.accumulator
+    def check_gradient(self, epilogue: Epilogue) -> None:
+        """Refuse `grad` where a function has no derivative."""
+        for name in without_derivative(epilogue.statements if self.spec.grad else ()):
+            message = f"{name}(…) has no derivative: leave out grad, or the function"
+            self.fail("grad", message=message)
 
-    def precision(self) -> str | None:
-        if DTYPES[self.spec.dtype.a].precise:
-            return self.spec.precision or next(iter(PRECISIONS))
-        if self.spec.precision is not None and "dtype" not in self.refused:
-            self.fail(
-                "precision",
-                message=f"precision chooses how fp32 is multiplied; dtype is "
-                f"{self.spec.dtype.a}",
-            )
-        return None
+    def ordered(self, epilogue: Epilogue) -> Epilogue:
+        """With operands in the order that a derived kernel is called with."""
+        if self.derived is None:
+            return epilogue
+        order = self.derived.operands.index
+        own = sorted(epilogue.operands, key=lambda one: order(one.name))
+        return replace(epilogue, operands=tuple(own))
 
     def epilogue(self, contraction: Contraction, result: str) -> Epilogue:
         """The epilogue, none of whose names is one of the inputs or the kernels.
@@ -284,7 +290,8 @@ class _Planner:
                     spec.epilogue, sums, result, (*taken, *kernels),
                     spec.inside_epilogue,
                 )  # fmt: skip
-                return scaled(found, scaling, contraction)
+                self.check_gradient(found)
+                return self.ordered(scaled(found, scaling, contraction))
             except SpecErrors as wrong:
                 self.refused.add("epilogue")
                 self.errors += wrong.errors

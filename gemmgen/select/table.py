@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from gemmgen.cost.resources import shared_memory
 from gemmgen.hardware.targets import TARGETS, Rates, Target
 from gemmgen.schedules import schedule_of
-from gemmgen.schedules.parts.tile import Product, Tile
+from gemmgen.schedules.parts.tile import Product, Tile, nearest_fitting
 from gemmgen.select.costs import Timed
 from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.model_table import modelled, narrow
-from gemmgen.select.nearest import nearest_fitting
 
 
 @dataclass(frozen=True)

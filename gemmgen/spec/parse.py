@@ -59,6 +59,7 @@ class KernelSpec:
     tiles: tuple[Tile, ...]
     schedule: tuple[str, ...]
     autotune: str | None
+    grad: bool
     draft: Draft = field(repr=False, compare=False)
     pieces: tuple[Piece, ...] = field(repr=False, compare=False)
     refused: frozenset[str] = frozenset()
@@ -165,6 +166,7 @@ def _complaints(draft: Draft) -> Iterator[tuple[Path, str]]:
     for index, tile in enumerate(_tiles(draft)):
         yield from _about_tile(draft, index, tile)
     yield from _about_scaling(draft)
+    yield from _about_grad(draft)
     if _given(draft, "batch_invariant"):
         yield ("batch_invariant",), not_built("batch_invariant: true")
 
@@ -189,6 +191,13 @@ def _about_scaling(draft: Draft) -> Iterator[tuple[Path, str]]:
     elif scaling.lhs is not None and not DTYPES[_dtypes(draft).a].scaled:
         message = f"scaling is for fp8 and int8 inputs; dtype is {_dtypes(draft).a}"
         yield ("scaling",), message
+
+
+def _about_grad(draft: Draft) -> Iterator[tuple[Path, str]]:
+    if _given(draft, "grad"):
+        inputs = _dtypes(draft).a
+        if DTYPES[inputs].scaled:
+            yield ("grad",), not_built(f"grad: true with {inputs} inputs")
 
 
 def _about_tile(draft: Draft, index: int, tile: Tile) -> Iterator[tuple[Path, str]]:
@@ -277,6 +286,7 @@ def _kernel(draft: Draft, mistakes: Mistakes) -> KernelSpec:
         tiles=_tiles(draft),
         schedule=_schedule(draft),
         autotune=_given(draft, "autotune"),
+        grad=_given(draft, "grad") or False,
         draft=draft,
         pieces=pieces,
         refused=frozenset(refused),

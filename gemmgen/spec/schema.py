@@ -198,6 +198,9 @@ class Settings(Model):
     batch_invariant: Annotated[bool, Flag("batch_invariant")] = _key(
         "A row's result never depends on the other rows.", True
     )
+    grad: Annotated[bool, Flag("grad")] = _key(
+        "Generate the backward too: gradients of all tensors.", True
+    )
 
 
 class _Lists(Model):

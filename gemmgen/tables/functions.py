@@ -45,6 +45,10 @@ class Op:
     magnitude, the arguments are those farthest from zero. `rounds_once` says that it is
     one IEEE operation, hence exact where its result has few enough bits.
 
+    `partials` are its derivatives, by each parameter, as epilogues write them: over the
+    parameters and the result, `f`. `of_result` is the first of them over `f` alone, for
+    where that is at hand and x is not. Where it has none, torch's choice is taken.
+
     `instructions` is what it adds to the machine code for an element, for estimates of
     time; one of the special unit, which is a quarter as wide, counts four times (fp32,
     sm_90, Triton 3.6).
@@ -60,6 +64,8 @@ class Op:
     steps: tuple[str, ...] = ()
     rounds_once: bool = False
     instructions: int = 16
+    partials: tuple[str, ...] = ()
+    of_result: str | None = None
 
     @property
     def in_place(self) -> bool:
@@ -80,6 +86,8 @@ OPS: dict[str, Op] = {
             f"tl.maximum(x, 0.0, {NAN})",
             lambda torch, x: torch.relu(x), lipschitz(1.0), NONE,
             instructions=1,
+            partials=("where(x <= 0, 0, 1)",),
+            of_result="where(f <= 0, 0, 1)",
         ),
         Op(
             "leaky_relu", ("x", "slope"), "x where it is positive, else slope * x.",
@@ -93,6 +101,10 @@ OPS: dict[str, Op] = {
             ),
             relative(1.0), rounds_once=True,
             instructions=3,
+            partials=(
+                "where(x > 0, 1, slope)",
+                "where(x > 0, 0, x)",
+            ),
         ),
         Op(
             "gelu", ("x",), "x times the normal distribution function of x.",
@@ -100,6 +112,10 @@ OPS: dict[str, Op] = {
             lambda torch, x: torch.nn.functional.gelu(x), lipschitz(1.13),
             beside_argument(8.0),
             instructions=35,
+            partials=(
+                "0.5 * (1 + erf(x * 0.7071067811865476)) + 0.3989422804014327 * x "
+                "* exp(-0.5 * x * x)",
+            ),
         ),
         Op(
             "gelu_tanh", ("x",), "The tanh approximation of gelu, as x * sigmoid(2 u).",
@@ -112,6 +128,11 @@ OPS: dict[str, Op] = {
                 "z = -x * (2.302208198144325 + 0.1029432395800235 * x * x)",
             ),
             instructions=14,
+            partials=(
+                "sigmoid(x * (1.5957691216057308 + 0.07135481282553484 * x * x)) * "
+                "(1 + x * (1.5957691216057308 + 0.2140644384766045 * x * x) * "
+                "sigmoid(-x * (1.5957691216057308 + 0.07135481282553484 * x * x)))",
+            ),
         ),
         Op(
             "silu", ("x",), "x * sigmoid(x).",
@@ -120,6 +141,7 @@ OPS: dict[str, Op] = {
             # Where exp(-x) is beyond 2^126, up to 89 * 2^-126 is lost.
             through_small_exp(16.0, 2.0, lost=2.0**-95),
             instructions=11,
+            partials=("sigmoid(x) * (1 + x * sigmoid(-x))",),
         ),
         Op(
             "sigmoid", ("x",), "1 / (1 + exp(-x)).",
@@ -127,6 +149,7 @@ OPS: dict[str, Op] = {
             lambda torch, x: torch.sigmoid(x), lipschitz(0.25),
             through_small_exp(16.0, 2.0, lost=2.0**-101),
             instructions=11,
+            partials=("f * (1 - f)",),
         ),
         Op(
             "tanh", ("x",), "Hyperbolic tangent; a Padé quotient where it is small.",
@@ -141,6 +164,7 @@ OPS: dict[str, Op] = {
                 "large = 1.0 - fast_divide(2.0, 1.0 + e)",
             ),
             instructions=33,
+            partials=("1 - f * f",),
         ),
         Op(
             "exp", ("x",), "e to the power x.",
@@ -152,6 +176,7 @@ OPS: dict[str, Op] = {
             ),
             through_exp(8.0, 2.0),
             instructions=8,
+            partials=("f",),
         ),
         Op(
             "log", ("x",), "Natural logarithm.",
@@ -162,6 +187,7 @@ OPS: dict[str, Op] = {
             ),
             beside_one(4.0),
             instructions=26,
+            partials=("1 / x",),
         ),
         Op(
             "sqrt", ("x",), "Square root.",
@@ -170,6 +196,7 @@ OPS: dict[str, Op] = {
             where_positive("e / sqrt(x)", lambda torch, x, dx: dx / x.sqrt()),
             relative(4.0),
             instructions=4,
+            partials=("0.5 / f",),
         ),
         Op(
             "rsqrt", ("x",), "1 / sqrt(x).",
@@ -181,18 +208,22 @@ OPS: dict[str, Op] = {
             ),
             relative(6.0),
             instructions=4,
+            partials=("-0.5 * f / x",),
+            of_result="-0.5 * f * f * f",
         ),
         Op(
             "erf", ("x",), "Error function.",
             "tl.erf",
             lambda torch, x: torch.erf(x), lipschitz(1.13), relative(8.0),
             instructions=31,
+            partials=("1.1283791670955126 * exp(-x * x)",),
         ),
         Op(
             "abs", ("x",), "Absolute value.",
             "tl.abs",
             lambda torch, x: torch.abs(x), lipschitz(1.0), NONE,
             instructions=1,
+            partials=("where(x > 0, 1, where(x < 0, -1, 0))",),
         ),
         Op(
             "square", ("x",), "x * x.",
@@ -202,6 +233,7 @@ OPS: dict[str, Op] = {
             relative(1.0),
             rounds_once=True,
             instructions=1,
+            partials=("2 * x",),
         ),
         Op(
             "softplus", ("x",), "log(1 + exp(x)); x itself above 20, as in torch.",
@@ -214,6 +246,7 @@ OPS: dict[str, Op] = {
                 "log1p_t = tl.where(w == 1.0, t, tl.log(w) * (t / (w - 1.0)))",
             ),
             instructions=51,
+            partials=("where(x > 20, 1, sigmoid(x))",),
         ),
         Op(
             "hardswish", ("x",), "x * clamp(x + 3, 0, 6) / 6.",
@@ -225,24 +258,38 @@ OPS: dict[str, Op] = {
                 f"gate = tl.minimum(gate, 6.0, {NAN})",
             ),
             instructions=5,
+            partials=("where(x <= -3, 0, where(x < 3, x / 3 + 0.5, 1))",),
         ),
         Op(
             "minimum", ("x", "y"), "The smaller; NaN if either is.",
             f"tl.minimum(x, y, {NAN})",
             lambda torch, x, y: torch.minimum(x, y), LARGEST, NONE,
             instructions=1,
+            partials=(
+                "where(x == y, 0.5, where(x > y, 0, 1))",
+                "where(x == y, 0.5, where(x < y, 0, 1))",
+            ),
         ),
         Op(
             "maximum", ("x", "y"), "The larger; NaN if either is.",
             f"tl.maximum(x, y, {NAN})",
             lambda torch, x, y: torch.maximum(x, y), LARGEST, NONE,
             instructions=1,
+            partials=(
+                "where(x == y, 0.5, where(x < y, 0, 1))",
+                "where(x == y, 0.5, where(x > y, 0, 1))",
+            ),
         ),
         Op(
             "clamp", ("x", "lo", "hi"), "x kept in [lo, hi]; NaN stays NaN.",
             f"tl.minimum(tl.maximum(x, lo, {NAN}), hi, {NAN})",
             lambda torch, x, lo, hi: torch.clamp(x, lo, hi), LARGEST, NONE,
             instructions=2,
+            partials=(
+                "where(x >= lo, where(x <= hi, 1, 0), 0)",
+                "where(x < lo, where(lo < hi, 1, 0), 0)",
+                "where(x > hi, 1, where(hi < lo, 1, 0))",
+            ),
         ),
     )
 }  # fmt: skip

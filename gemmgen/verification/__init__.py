@@ -14,7 +14,7 @@ from gemmgen.base.errors import Interrupted, UsageError, quoted
 from gemmgen.output import builder
 from gemmgen.output.folder import PACKAGE, SHARED
 from gemmgen.output.job import output_folder
-from gemmgen.render.parts import file_of, home
+from gemmgen.render.parts import file_of
 from gemmgen.select.plan import load
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate.selftest import Kill
@@ -53,7 +53,7 @@ def verify(
         report = checked.result()
         shared = [name for name in SHARED if self_test and _is_named(name, only)]
         subjects = _subjects(specs, report.folder, only, bool(shared))
-        drifted = _drift(report, [subject.plan.name for subject in subjects])
+        drifted = _drift(report, {one.plan.name: one.plan.folder for one in subjects})
         facts = beside.submit(_facts, device, sanitize)
         run = _Run(drifted, facts, started, on_done)
         run.more = _more(specs, device, profile, self_test)
@@ -152,11 +152,16 @@ def _is_named(name: str, only: str | None) -> bool:
     return only is None or fnmatchcase(name, only)
 
 
-def _drift(report: builder.Report, kernels: Sequence[str]) -> dict[str, Outcome]:
-    """An outcome a kernel; what drifted beside the kernels' files is everyone's."""
+def _drift(report: builder.Report, kernels: Mapping[str, str]) -> dict[str, Outcome]:
+    """An outcome a kernel, by its folder; what is nobody's own is everyone's."""
     outcomes = {}
-    for kernel in kernels:
-        own = [place for place in report.places if home(place.name) == kernel]
+    for kernel, folder in kernels.items():
+        own = [
+            place
+            for place in report.places
+            if f"{folder}/".startswith(f"{place.name}/")
+            or place.name.rpartition("/")[0] == folder
+        ]
         shared = [place for place in report.places if place.name.startswith("_")]
         lines = [
             f"{report.folder / one.name}: {one.state.value}" for one in (*own, *shared)

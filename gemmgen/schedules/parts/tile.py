@@ -1,6 +1,7 @@
 """A tile, and the product that it is a part of, for all that reckons with them."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gemmgen.runtime.tile import ANY, FILL, FULL, Rates, Work, duration
@@ -9,7 +10,7 @@ from gemmgen.tables.dtypes import MMAS, Mma
 
 __all__ = [
     "FALLBACK", "FILL", "FULL", "GROUP_M", "LINE_BYTES", "Launched", "Product", "Rates",
-    "Tile", "Work", "duration",
+    "Tile", "Work", "duration", "nearest_fitting",
 ]  # fmt: skip
 
 FALLBACK = "tiled"
@@ -84,3 +85,21 @@ class Tile:
         sides = (self.m, self.n, self.k, self.group_m)
         how = (self.split_k, self.stages, self.warps)
         return Launched(self.schedule, 0, ANY, ANY, ANY, *sides, *how)
+
+
+def nearest_fitting(tile: Tile, fits: Callable[[Tile], bool]) -> Tile | None:
+    """The nearest tile that takes less room.
+
+    That has fewer stages, or is halved until it fits, and then as deep as before.
+    """
+    wanted, tile = tile.stages, replace(tile, stages=min(tile.stages, 2))
+    while not fits(tile):
+        if tile.k > 32:
+            tile = replace(tile, k=tile.k // 2)
+        elif max(tile.m, tile.n) > 16:
+            side = "m" if tile.m >= tile.n else "n"
+            tile = replace(tile, **{side: getattr(tile, side) // 2})
+        else:
+            return None
+    deeper = (replace(tile, stages=stages) for stages in range(wanted, 0, -1))
+    return next(tile for tile in deeper if fits(tile))

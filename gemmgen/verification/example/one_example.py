@@ -83,7 +83,7 @@ def run(
 def check_results(plan: Plan, call: Call, results: list[Tensor], block: Block) -> float:
     """Raise `Wrong` unless every result is right; the largest error in bounds."""
     _check_returned(plan, call, results)
-    matrices = [_as_matrix(result) for result in results]
+    matrices = [as_matrix(result) for result in results]
     verdict = judged(plan, as_matrices(plan, call), matrices, block)
     if verdict.fault:
         raise Wrong(verdict.fault)
@@ -212,7 +212,7 @@ def as_matrices(plan: Plan, call: Call) -> Inputs:
     """The inputs as matrices [M, K] and [K, N], operands that spread over [M, N]."""
     both = plan.contraction
     lhs = call.tensors[both.lhs.name]
-    lhs = lhs.T if both.lhs.transposed else _as_matrix(lhs)
+    lhs = lhs.T if both.lhs.transposed else as_matrix(lhs)
     rhs = [(one, call.tensors[one.name]) for one in both.rhs]
     operands: dict[str, Tensor | float] = dict(call.numbers)
     for operand in plan.operands:
@@ -237,7 +237,7 @@ def _spread(operand: Operand, tensor: Tensor) -> Tensor:
     return tensor[tuple(slice(None) if axis in axes else None for axis in "mn")]
 
 
-def _as_matrix(tensor: Tensor) -> Tensor:
+def as_matrix(tensor: Tensor) -> Tensor:
     """A tensor [..., columns] as [M, columns], also if one of them is 0."""
     *rows, columns = tensor.shape
     return tensor.reshape(math.prod(rows), columns)

@@ -19,6 +19,7 @@ from gemmgen.render.parts import RUNTIME, file_of, stems
 from gemmgen.schedules import SCHEDULES, described
 from gemmgen.schedules.parts.tile import FALLBACK
 from gemmgen.select.plan import Plan
+from gemmgen.verification.example.configured import Configured
 from gemmgen.verification.oracle.comparison import Block
 
 _numbers = itertools.count()
@@ -49,7 +50,7 @@ class Variant:
     @property
     def raced(self) -> bool:
         """Whether it is a configuration of a kernel that is autotuned."""
-        return isinstance(self.value, _Configured)
+        return isinstance(self.value, Configured)
 
     @property
     def specialized(self) -> bool:
@@ -126,7 +127,7 @@ def remembering(module: ModuleType, launcher: Callable[..., Any]) -> Callable[..
 
 def _own_name(module: ModuleType) -> str:
     """That of a module's launcher, too."""
-    return module.__name__.rpartition(".")[2]
+    return str(module.CHECK.kernel)
 
 
 def load(path: Path) -> ModuleType:
@@ -134,11 +135,13 @@ def load(path: Path) -> ModuleType:
 
     The folder's other kernels are left alone: one that does not import fails by itself.
     """
+    root = next(one for one in path.parents if (one / RUNTIME).is_dir())
     package = ModuleType(f"generated_{next(_numbers)}")
-    package.__path__ = [str(path.parent.parent)]
+    package.__path__ = [str(root)]
     sys.modules[package.__name__] = package
     _loaded.append(package.__name__)
-    return importlib.import_module(f"{package.__name__}.{path.parent.name}")
+    below = ".".join(path.parent.relative_to(root).parts)
+    return importlib.import_module(f"{package.__name__}.{below}")
 
 
 def package(folder: Path) -> ModuleType:
@@ -168,8 +171,12 @@ def forget() -> None:
 
 def runtime(module: ModuleType, name: str) -> ModuleType:
     """One of the modules that the launchers of a kernel's folder share."""
-    folder = module.__name__.rpartition(".")[0]
-    return importlib.import_module(f"{folder}.{RUNTIME}.{name}")
+    return importlib.import_module(f"{package_of(module)}.{RUNTIME}.{name}")
+
+
+def package_of(module: ModuleType) -> str:
+    """The name of the package that a kernel's folder is in, or the folder of that."""
+    return module.__name__.partition(".")[0]
 
 
 def again(module: ModuleType) -> ModuleType:
@@ -277,24 +284,7 @@ def _configured(module: ModuleType) -> list[Variant]:
     return [
         Variant(
             Block(*(config.kwargs[f"BLOCK_{axis}"] for axis in "MNK")),
-            _Configured(kernel.fn, config.all_kwargs()),
+            Configured(kernel.fn, config.all_kwargs()),
         )
         for config in kernel.configs
     ]
-
-
-class _Configured:
-    """An autotuned kernel with its configuration settled."""
-
-    def __init__(self, kernel: Any, meta: dict[str, Any]) -> None:
-        self.kernel = kernel
-        self.meta = meta
-
-    def cut_to(self, block: Block, group_m: int) -> "_Configured":
-        """The same with a tile of other sides, and of other groups if these are."""
-        sides = {"BLOCK_M": block.m, "BLOCK_N": block.n, "BLOCK_K": block.k}
-        groups = {"GROUP_M": group_m} if group_m else {}
-        return _Configured(self.kernel, self.meta | sides | groups)
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return lambda *given, **more: self.kernel[grid](*given, **more, **self.meta)

@@ -8,6 +8,7 @@ from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyw
 from gemmgen.select.plan import Plan
 from gemmgen.verification.faults.epilogues import epilogue_families
 from gemmgen.verification.faults.extents import extent_families
+from gemmgen.verification.faults.gradients import gradient_families
 from gemmgen.verification.faults.launchers import launcher_families
 from gemmgen.verification.faults.pipelines import pipeline_families
 from gemmgen.verification.interpret.split_k_faults import split_k_faults
@@ -45,6 +46,7 @@ def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     for matrix in (*plan.contraction.inputs, *(one.matrix for one in plan.results)):
         yield "strides swapped", _swapped(*matrix.strides)
     yield from epilogue_families(plan)
+    yield from gradient_families(plan)
 
 
 def _mask_term(side: str) -> Edit:

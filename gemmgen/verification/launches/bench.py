@@ -247,7 +247,7 @@ def _versioned(call: Call) -> list[torch.Tensor]:
 
 def shared_by(module: ModuleType) -> list[ModuleType]:
     """The modules that a kernel's folder shares."""
-    folder = f"{module.__name__.rpartition('.')[0]}.{RUNTIME}."
+    folder = f"{subject.package_of(module)}.{RUNTIME}."
     return [one for name, one in sys.modules.items() if name.startswith(folder)]
 
 

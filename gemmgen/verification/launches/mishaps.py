@@ -14,6 +14,7 @@ from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.launches.habits import direct
 from gemmgen.verification.stand_in.driver import Launched
+from gemmgen.verification.stand_in.turns import in_turns
 
 
 def mishaps(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -31,6 +32,7 @@ def mishaps(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         _makes_room,
         _needs_room,
         _counts_far,
+        _serves_new_threads,
     ):
         yield str(mishap.__doc__), partial(mishap, bench)
 
@@ -263,3 +265,20 @@ def _counts_far(bench: Bench) -> None:
         whole = bench.driver.gpus.empty((last + 1,), (1,), dtype, 0)
         call.inputs[a.name] = whole.as_strided((2, 16), (last - 15, 1))
         bench.check(facts, call, [])
+
+
+def _serves_new_threads(bench: Bench) -> None:
+    """A thread that asked nothing of CUDA before makes any call, known or not."""
+    bench.renew()
+    usual = bench.usual
+    known = usual, replace(usual, rows=(4096,)), replace(usual, out="given")
+    for facts in known:
+        for _ in range(3):
+            bench.perform(bench.launcher, facts, bench.call(facts))
+    others = replace(usual, rows=(4080,)), replace(usual, hooked="enter")
+    for facts in (*known, *others):
+        calls = [bench.call(facts) for _ in range(2)]
+        actions = [partial(bench.perform, bench.launcher, facts, one) for one in calls]
+        made = in_turns(bench.driver, actions, [])
+        for call, one in zip(calls, made, strict=True):
+            bench.check_one(facts, call, one, [])

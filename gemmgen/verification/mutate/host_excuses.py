@@ -42,6 +42,8 @@ _SAME: dict[str, tuple[Same, ...]] = {
         Same("NaN dropped", "tl.minimum(gate, 6.0", _STAYS_NAN),
     ),
     "_runtime/support.py": (
+        Same("accumulator narrowed", "tl.dot(a, a)", _MENDED),
+        Same("always true", "@functools.cache", _MENDED),
         Same("argument by name dropped", "torch.empty_strided(", _OTHER_ENTRY),
         Same(
             "condition dropped",
@@ -115,8 +117,6 @@ _SAME: dict[str, tuple[Same, ...]] = {
             "tensor.dtype == torch.bfloat16:",
         ),
         Same("never taken", "interprets_bf16()", _MENDED),
-        Same("accumulator narrowed", "tl.dot(a, a)", _MENDED),
-        Same("always true", "@functools.cache", _MENDED),
         Same(
             "condition dropped",
             "wanted[0] is ...",
@@ -128,7 +128,7 @@ _SAME: dict[str, tuple[Same, ...]] = {
             "condition dropped",
             "isinstance(out, (tuple, list))",
             _WORDS,
-            "if len(out) != len(dtypes):",
+            "if len(out) != many:",
         ),
         Same(
             "sum became largest",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gemmgen.base.ast_edits import Edit
+from gemmgen.render.parts import GRAD_EPILOGUE
 from gemmgen.schedules import SCHEDULES, composes, transposes
 from gemmgen.select.plan import Plan
 from gemmgen.verification.faults.families import families
@@ -44,6 +45,8 @@ _ONE_COLUMN = "every gemv of the table has a program for each column too"
 _ONE_PART = "what is stored as it is multiplied has one part"
 _ALIKE = "parts of a side that is a power of two are as large as each other"
 _TWO_PARTS = "a side in lines of 128 bytes has two parts at most"
+_FEW_SUMS = "sums beyond 2^31 elements are those of a matrix of 2^37"
+_OWN_RESULTS = "results that are saved are made by the launcher, row by row"
 _ALONG = {
     "left mask term dropped": "mask=mask_{}[:, None]",
     "right mask term dropped": "& mask_{}[None, :]",
@@ -65,7 +68,8 @@ def mutants(plan: Plan, stem: str, source: str) -> Iterator[Mutant]:
             or _same_in_gemv(plan, one.family, file, one.node)
             or _same_in_whole_lines(one.family, file)
             or same_pipeline(one.family, one.statement, one.node)
-            or _same_parts(plan, one.family),
+            or _same_parts(plan, one.family)
+            or _same_in_gradients(plan, stem, one.family, one.node),
             file,
         )
 
@@ -109,6 +113,17 @@ def mutated(
 
 def _joined(texts: Sequence[str]) -> str:
     return "\n\n\n".join(texts)
+
+
+def _same_in_gradients(plan: Plan, stem: str, family: str, node: ast.AST) -> str | None:
+    """Why a fault of the gradients' kernel changes nothing there."""
+    if stem != GRAD_EPILOGUE:
+        return None
+    if family == "offsets in 32 bits":
+        return _FEW_SUMS
+    steps = [one.matrix.stride("n") for one in plan.results]
+    ours = isinstance(node, ast.Name) and node.id in steps
+    return _OWN_RESULTS if ours and family == "stride taken as 1" else None
 
 
 def _same_in_gemv(

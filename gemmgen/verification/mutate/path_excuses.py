@@ -43,7 +43,7 @@ PATH: dict[str, tuple[Same, ...]] = {
     ),
     "_runtime/replay.py": (
         Same("always taken", "if ready.alike.splits", SLOWER),
-        Same("never taken", "if programs[1] == 1", SLOWER),
+        Same("never taken", "if meeting[1] == 1", SLOWER),
         Same("always taken", "if found.notes", "every Triton that is served has it"),
         Same("always taken", "MOST_ARGUMENTS", ANEW),
         Same("statement dropped", "super().__init__()", DICT),
@@ -83,7 +83,6 @@ PATH: dict[str, tuple[Same, ...]] = {
     ),
     "_runtime/launch_cache.py": (
         Same("never taken", "if again:", SLOWER),
-        Same("always taken", "if not INTERPRETED", _NOTHING_KEPT),
         Same("argument by name dropped", "covariant=True", _TYPES),
         Same(
             "argument by name dropped", "**named", "it raises for the other arguments"

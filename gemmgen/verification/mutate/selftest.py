@@ -148,7 +148,8 @@ def _text(subject: Subject, name: str) -> str:
 def _changed(folder: Path, subject: Subject, stem: str, mutant: Mutant) -> Subject:
     """The kernel with the mutant's file, in a folder of its own."""
     plan, own = subject.plan, folder / subject.plan.name
-    files = [file_of(plan, one) for one in stems(plan)]
+    inside = (subject.folder / plan.folder).rglob("*.py")  # its backward's kernels too
+    files = [one.relative_to(subject.folder).as_posix() for one in inside]
     texts = {name: _text(subject, name) for name in (*files, *SHARED)}
     write(own, {**texts, file_of(plan, stem): mutant.source})
     return Subject(plan, own / file_of(plan), subject.spec, file=mutant.file)

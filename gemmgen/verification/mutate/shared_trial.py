@@ -126,6 +126,19 @@ kernels:
 """
 """Kernels that newer GPUs have no rows of their own for, one with little room left."""
 
+_TRAINED = """
+gemmgen: 1
+targets: [sm_80]
+kernels:
+  - name: trained
+    op: linear
+    dtype: fp32
+    tiles: {m: 32, n: 32, k: 32}
+    epilogue: alpha[] * gelu(acc + bias[n]) * scale[m] + residual[m, n]
+    grad: true
+"""
+"""A kernel with a backward, which uses all that such kernels share."""
+
 _CALLING = """
 gemmgen: 1
 defaults: {{dtype: fp32, tiles: {{m: 32, n: 32, k: 32}}}}
@@ -142,7 +155,13 @@ def trial_plans() -> tuple[Plan, ...]:
     first, *others = (
         plan for text in texts for plan in plans(parse(text.encode(), "self-test"))
     )
-    return first, *costed, *others
+    return first, *costed, *others, _trained()[0]
+
+
+@cache
+def _trained() -> tuple[Plan, ...]:
+    """The kernel with a backward, then those of its backward."""
+    return plans(parse(_TRAINED.encode(), "self-test"))
 
 
 def callers_of(module: str, function: str) -> tuple[tuple[Plan, str | None], ...]:
@@ -167,8 +186,12 @@ def _caller_of(function: str) -> Plan:
 
 @cache
 def _files(plan: Plan) -> Mapping[str, str]:
-    package = {PACKAGE: render.package([plan.name])}
-    return package | render.files(plan, "self-test")
+    """The package, a kernel and, where it has one, its backward's kernels."""
+    parts = _trained()[1:] if plan.grad else ()
+    made = {PACKAGE: render.package([plan.name])}
+    for one in (plan, *parts):
+        made |= render.files(one, "self-test")
+    return made
 
 
 def written(

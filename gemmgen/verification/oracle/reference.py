@@ -85,7 +85,7 @@ def evaluated(
     for name, given in operands.items():
         known[name] = loaded(given, arithmetic, products[0].value.device)
     for statement in plan.epilogue.statements:
-        value = _value(statement.value, known, arithmetic)
+        value = bounded_value(statement.value, known, arithmetic)
         known[statement.target] = value
     return {result.name: _spread(known[result.value], shape) for result in plan.results}
 
@@ -104,11 +104,13 @@ def _spread(result: Bounded, shape: torch.Size) -> Bounded:
     return Bounded(result.value.expand(shape), result.error.expand(shape))
 
 
-def _value(node: Node, known: Mapping[str, Bounded], arithmetic: Arithmetic) -> Bounded:
-    """One expression, its error with it."""
+def bounded_value(
+    node: Node, known: Mapping[str, Bounded], arithmetic: Arithmetic
+) -> Bounded:
+    """One expression of names whose values are known, its error with it."""
 
     def part(inner: Node) -> Bounded:
-        return _value(inner, known, arithmetic)
+        return bounded_value(inner, known, arithmetic)
 
     match node:
         case Number(number):

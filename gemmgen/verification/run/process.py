@@ -59,7 +59,7 @@ class Subject:
     @property
     def folder(self) -> Path:
         """The output folder."""
-        return self.path.parent.parent
+        return self.path.parents[1 + self.plan.folder.count("/")]
 
 
 _CHECKS = {NO_DEVICE: "compiled", STAND_IN: "launches"}

@@ -61,8 +61,12 @@ def _steps(
     """
     yield trial.refuse
     if trial.file is None:  # else one is forced throughout
-        yield trial.bring_out
+        yield trial.enter
+        if trial.plan.folder == trial.plan.name:  # else it is a part of another
+            yield trial.bring_out
         yield partial(trial.choose, number)
+        if trial.plan.backward is not None:
+            yield partial(trial.gradients, profile, number)
     for one in found:
         if isinstance(one, Pipelined):  # first, for they find most that is wrong
             yield from _always(trial, one, one.cases(trial.plan))

@@ -23,6 +23,7 @@ from gemmgen.schedules.parts.tile import FULL, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
 from gemmgen.verification.example.one_example import Wrong
+from gemmgen.verification.example.subject import package_of
 from gemmgen.verification.interpret.hardware import (
     Refused,
     check_described,
@@ -229,7 +230,7 @@ def _device(module: ModuleType, call: _Call) -> Iterator[None]:
         "num_sms": call.sms,
         "shared_memory": call.gpu.shared_per_block,
     }
-    package = module.__name__.rpartition(".")[0]
+    package = package_of(module)
     folder = [one for name, one in sys.modules.items() if name.startswith(package)]
     with ExitStack() as stack:
         for one in folder:

@@ -22,6 +22,12 @@ from gemmgen.verification.cases.cases import (
     interpreted_cases,
 )
 from gemmgen.verification.example import subject
+from gemmgen.verification.example.backward import (
+    SMALLEST,
+    backward_cases,
+    run_backward,
+    small_passes,
+)
 from gemmgen.verification.example.edge_cases import beyond, describable
 from gemmgen.verification.example.large_offsets import Far, far_call, give_back
 from gemmgen.verification.example.one_example import Call, Wrong, check_results
@@ -30,7 +36,9 @@ from gemmgen.verification.example.subject import Variant
 from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.interpret.hardware import Refused
 from gemmgen.verification.interpret.memory import OutOfBounds, Unclean
+from gemmgen.verification.oracle.comparison import Block
 from gemmgen.verification.run.memory_rules import check_in_place, check_memory_refusals
+from gemmgen.verification.run.operators import check_operator
 from gemmgen.verification.run.package import check_package
 from gemmgen.verification.run.refusals import check_refusals
 from gemmgen.verification.run.shrinking import try_drawn
@@ -38,6 +46,9 @@ from gemmgen.verification.run.tile_choice import check_choice
 
 _AT_ONCE = 4
 """Fixed or far examples of one step: about three compilations on a GPU."""
+
+_BACKWARDS = 20
+"""Backwards at least: each draws which tensors learn, and how gradients lie."""
 
 
 @dataclass
@@ -140,6 +151,40 @@ class Trial:
             "memory that is shared",
             lambda: check_memory_refusals(*given) + check_in_place(*given),
         )
+
+    def enter(self) -> None:
+        """Calls as an operator of torch."""
+        self.examples += self.attempt(
+            "the operator of torch",
+            lambda: check_operator(self.plan, self.launcher, self.device),
+        )
+
+    def gradients(self, profile: Profile, number: int) -> None:
+        """Whole backwards: calls through autograd that Hypothesis draws."""
+
+        def action(case: Case) -> float:
+            name = f"backward of {describe_case(self.plan, case)}"
+            size = float(self.attempt(name, partial(self.backward, case)))
+            self.examples += 1
+            self.worst = max(self.worst, size)
+            return size
+
+        block = Block(*SMALLEST)
+        if self.on_gpu:
+            cases = compiled_cases(self.plan, block)
+        else:
+            few = interpreted_cases(self.plan, block)
+            cases = few | interpreted_cases(self.plan, block, programs=9)
+        folder = f"{self.plan.name}-backward-{self.device.type}"
+        examples = max(_BACKWARDS, profile.examples)
+        with small_passes(self.module, self.on_gpu):
+            for case in backward_cases(self.plan):
+                action(case)
+            try_drawn(cases, action, profile, examples, number, folder)
+
+    def backward(self, case: Case) -> float:
+        """One call and its backward."""
+        return run_backward(self.plan, self.launcher, case, self.device)
 
     def bring_out(self) -> None:
         """The kernel's name in the package of its folder."""

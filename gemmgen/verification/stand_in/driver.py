@@ -64,6 +64,8 @@ class Thread(threading.local):
     """What CUDA keeps for each thread."""
 
     device: int = 0
+    bound: bool = False
+    """Whether it has a context, which its first call of CUDA's runtime gives it."""
     streams: dict[int, int] = field(default_factory=dict)
     through_triton: bool = False
 
@@ -116,17 +118,25 @@ class Driver:
         """What kernels are compiled for."""
         return GPUTarget("cuda", ARCHITECTURE, 32)
 
+    def bind(self) -> tuple[int, int]:
+        """Free and all memory, the asking for which gives the thread a context."""
+        self.thread.bound = True
+        return 1 << 36, 1 << 36
+
     def load(
         self, name: str, kernel: Compiled, shared: int, device: int
     ) -> tuple[Any, ...]:
         """A loaded kernel: module, function, registers, spills, threads."""
+        self.bind()
         return object(), Function(kernel, device), 32, 0, 1024
 
     def encode(
         self, address: int, swizzle: int, size: int, element: int, block: Any,
         shape: Any, strides: Any, padding: int,
     ) -> TensorMap:  # fmt: skip
-        """A tensor map; as in CUDA, none of nothing."""
+        """A tensor map; as in CUDA, none of nothing and none without a context."""
+        if not self.thread.bound:
+            raise RuntimeError("Triton Error [CUDA]: invalid device context")
         if 0 in shape:
             raise RuntimeError("Triton Error [CUDA]: invalid argument")
         sides = tuple(block), tuple(shape), tuple(strides)
@@ -169,6 +179,7 @@ class Driver:
     ) -> None:  # fmt: skip
         """Keep a launch; as in C, one of no programs does nothing."""
         self.point("launch")
+        self.bind()
         enter, leave = hooks
         if enter is not None:
             enter(metadata)

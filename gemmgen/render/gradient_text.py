@@ -1,0 +1,214 @@
+"""The text of a backward: what it saves, which kernels it calls in what order.
+
+Every choice between two spellings is made here, so that a template has none.
+"""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from gemmgen.epilogue.expression import names
+from gemmgen.epilogue.gradient import gradient_name
+from gemmgen.problem.derived import FORWARD, multiplied_name, part_name
+from gemmgen.render.epilogue_text import GradientText
+from gemmgen.render.parts import GRAD_EPILOGUE, shared
+from gemmgen.tables.dtypes import DTYPES
+from gemmgen.tables.layouts import Matrix
+from gemmgen.tables.operations import OPERATIONS
+
+
+class BackwardText(GradientText):
+    """The fragments of a kernel's `backward.py`."""
+
+    @property
+    def doc(self) -> str:
+        """The file's docstring."""
+        targets = ", ".join(one.name for one in self.plan.results)
+        return f'"""Gradients, from those of {targets} to those of every tensor."""'
+
+    @property
+    def inputs(self) -> list[str]:
+        """The launcher's arguments."""
+        return self.plan.argument_names
+
+    @property
+    def everything(self) -> list[str]:
+        """Those, and all that the forward returns."""
+        results = [one.name for one in self.plan.results]
+        kept = self.backward.kept
+        return [*self.inputs, *results, *([kept] if kept else [])]
+
+    @cached_property
+    def used(self) -> list[str]:
+        """What of them is saved."""
+        back = self.backward
+        used = {*back.read, *back.saved} if back.passed else set[str]()
+        if back.multiplied:
+            used |= {one.name for one in self.plan.contraction.inputs}
+        if back.factor is not None:
+            used |= set(names(back.factor))
+        used |= {name for name in back.operands if self._reshaped(name)}
+        return [name for name in self.everything if name in used]
+
+    @property
+    def saved(self) -> str:
+        """As a tuple."""
+        return _tuple(self.used)
+
+    @property
+    def grads(self) -> str:
+        """The gradients that are given, as a tuple."""
+        return _tuple(list(self.backward.incoming))
+
+    @property
+    def needs(self) -> str:
+        """What `needs` is taken apart into."""
+        made = zip(self.inputs, self.returned, strict=True)
+        return _tuple(["_" if one == "None" else f"needs_{name}" for name, one in made])
+
+    @property
+    def returned(self) -> list[str]:
+        """The gradients, None for numbers."""
+        numbers = {one.name for one in self.plan.operands if one.is_number}
+        return [
+            "None" if name in numbers else gradient_name(name) for name in self.inputs
+        ]
+
+    @property
+    def nothing(self) -> str:
+        """What makes every gradient None at first."""
+        return " = ".join([*(one for one in self.returned if one != "None"), "None"])
+
+    @property
+    def inputs_said(self) -> str:
+        """The inputs that have gradients, in words."""
+        *more, last = [
+            one.removeprefix("grad_") for one in self.returned if one != "None"
+        ]
+        return f"{', '.join(more)} and {last}"
+
+    @property
+    def leading(self) -> bool:
+        """Whether rows may be spread over several axes."""
+        return OPERATIONS[self.plan.op].leading
+
+    def _reshaped(self, name: str) -> bool:
+        """Whether an operand's gradient has to be brought into its shape."""
+        given = self.backward.given(name) and name not in self.backward.passed
+        own = self.values[name]
+        return self.leading and own.by_rows and not (given and own.is_matrix)
+
+    def _flat(self, name: str) -> str:
+        """A tensor as a matrix or vector, where it may have more axes."""
+        axes = self.axes_of(name)
+        if not self.leading or "m" not in axes:
+            return name
+        return f"matrix({name})" if len(axes) == 2 else f"{name}.flatten()"
+
+    @property
+    def imports(self) -> list[tuple[str, list[str]]]:
+        """What the file takes from those beside it and from what kernels share."""
+        text = "\n".join(self.statements)
+        plan, parts = self.plan, self._parts
+        helpers = [name for name in ("matrix", "shaped") if f"{name}(" in text]
+        found = [(shared(plan, "gradients.function"), helpers)]
+        beside = {part: [part_name(plan.name, part)] for part in parts}
+        if self.backward.passed:
+            beside[GRAD_EPILOGUE] = [GRAD_EPILOGUE.upper()]
+        found += [(f".{file}", taken) for file, taken in sorted(beside.items())]
+        return [(file, taken) for file, taken in found if taken]
+
+    @property
+    def libraries(self) -> list[str]:
+        """What it imports as a whole."""
+        return ["torch"] * ("torch." in "\n".join(self.statements))
+
+    @property
+    def _parts(self) -> list[str]:
+        if not self.backward.multiplied:
+            return []
+        return [gradient_name(one.name) for one in self.plan.contraction.inputs]
+
+    @property
+    def statements(self) -> list[str]:
+        """What computes the gradients that are needed."""
+        return [*self._pass(), *self._products(), *self._given(), *self._shapes()]
+
+    def _pass(self) -> Iterator[str]:
+        back = self.backward
+        if not back.passed:
+            return
+        made = [gradient_name(name) for name in back.passed]
+        inputs = [one.name for one in self.plan.contraction.inputs]
+        wanted = [
+            (
+                " or ".join(f"needs_{name}" for name in inputs)
+                if name == back.sum
+                else f"needs_{name}"
+            )
+            for name in back.passed
+        ]
+        read = _tuple([self._flat(name) for name in back.read])
+        call = f"{GRAD_EPILOGUE.upper()}.run({read}, {_tuple(wanted)})"
+        yield f"{_tuple(made)} = {call}"
+
+    def _products(self) -> Iterator[str]:
+        """The gradients of A and B."""
+        back, both = self.backward, self.plan.contraction
+        if not back.multiplied:
+            return
+        grad = multiplied_name(back)
+        grad = self._flat(grad) if back.direct else grad
+        numbers = [] if back.factor is None else list(dict.fromkeys(names(back.factor)))
+        for one, other in ((both.lhs, both.first), (both.first, both.lhs)):
+            name = gradient_name(one.name)
+            first, second = self._sides(one, other, grad)
+            passed = ", ".join([first, second, *numbers])
+            call = f"{part_name(self.plan.name, name)}({passed})"
+            if self.leading and "m" in one.axes:
+                call += f".view({one.name}.shape)"
+            yield f"if needs_{one.name}:"
+            yield f"    {name} = {call}"
+
+    def _sides(self, of: Matrix, other: Matrix, grad: str) -> tuple[str, str]:
+        """The gradient of the sum and the other matrix, in the order of the product."""
+        flat = other.name
+        if self.leading and "m" in other.axes:
+            flat = f"matrix({other.name})"
+        grad_first = ("m" in of.axes) != of.transposed
+        return (grad, flat) if grad_first else (flat, grad)
+
+    def _given(self) -> Iterator[str]:
+        """The gradients that are given as they stand, or but for a sum."""
+        back = self.backward
+        for name in back.operands:
+            if name in back.passed:
+                continue
+            given = str(back.given(name))
+            yield f"if needs_{name}:"
+            yield f"    {gradient_name(name)} = {self._summed(given, name)}"
+
+    def _summed(self, given: str, name: str) -> str:
+        axes = self.axes_of(name)
+        if len(axes) == 2:
+            return given
+        before, after = (DTYPES[self.values[one].dtype] for one in (given, name))
+        flat = self._flat(given)
+        total = f"{flat}.sum({0 if axes == ('n',) else 1}"
+        if before.bytes < after.bytes:
+            return f"{total}, dtype=torch.{after.torch})"
+        return f"{total})" if before == after else f"{total}).to(torch.{after.torch})"
+
+    def _shapes(self) -> Iterator[str]:
+        for name in self.backward.operands:
+            if self._reshaped(name):
+                made = gradient_name(name)
+                yield f"{made} = shaped({made}, {name})"
+
+    @property
+    def forward(self) -> str | None:
+        """The launcher that returns more than the kernel's own, if there is one."""
+        return part_name(self.plan.name, FORWARD) if self.backward.kept else None
+
+
+def _tuple(items: list[str]) -> str:
+    return f"({', '.join(items)}{',' * (len(items) == 1)})"

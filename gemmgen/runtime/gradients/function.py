@@ -1,0 +1,113 @@
+"""Launchers that autograd can differentiate.
+
+A launcher enters autograd only where a gradient is asked for; any other call does not
+know of it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+
+class Gradient:
+    """The backward of a launcher that returns so many `results`.
+
+    `saves` gives what of its inputs and results `backward` needs. A `forward` returns
+    further values after the results for it; without one the launcher is called.
+    `backward(saved, grads, needs)` gives the gradients of all inputs, None for those
+    that are not among `needs`.
+    """
+
+    def __init__(
+        self,
+        results: int,
+        saves: Callable[..., Sequence[Any]],
+        backward: Callable[..., Sequence[Any]],
+        forward: Callable[..., Any] | None = None,
+    ) -> None:
+        self.results = results
+        self.saves = saves
+        self.backward = backward
+        self.forward = forward
+
+    def asked(self, inputs: Sequence[Any]) -> bool:
+        """Return whether somebody wants the gradient of an input."""
+        return torch.is_grad_enabled() and any(map(learns, inputs))
+
+    def call(self, launcher: Any, names: Sequence[str], inputs: Any, out: Any) -> Any:
+        """Return what the launcher returns, for autograd to differentiate.
+
+        Raise ValueError for given memory, whose history autograd would not know.
+        """
+        if out is not None:
+            name = next(n for n, one in zip(names, inputs, strict=True) if learns(one))
+            raise ValueError(
+                f"{launcher.__name__}: {name} must not require a gradient where out is "
+                "given: leave that away, or call under torch.no_grad()"
+            )
+        return Differentiable.apply(self, self.forward or launcher, *inputs)
+
+
+class Differentiable(torch.autograd.Function):  # type: ignore[misc]
+    """A call of a launcher in a graph of autograd."""
+
+    @staticmethod
+    def forward(ctx: Any, gradient: Gradient, launcher: Any, *inputs: Any) -> Any:
+        """Launch, and save what the backward needs."""
+        returned = launcher(*inputs)
+        made = returned if isinstance(returned, tuple) else (returned,)
+        saved = gradient.saves(*inputs, *made)
+        ctx.numbers = [None if is_tensor(one) else one for one in saved]
+        ctx.save_for_backward(*filter(is_tensor, saved))
+        ctx.set_materialize_grads(False)
+        results = made[: gradient.results]
+        ctx.likes = [(one.shape, one.dtype, one.device) for one in results]
+        ctx.gradient, ctx.kernel = gradient, launcher.__name__
+        return results[0] if gradient.results == 1 else results
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Return the gradients of the inputs that need them.
+
+        Raise RuntimeError where these are to be differentiated again: a term of a
+        second derivative would be missing, and nobody would know.
+        """
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                f"{ctx.kernel} has no second derivative: leave out create_graph=True"
+            )
+        tensors = iter(ctx.saved_tensors)
+        saved = [next(tensors) if one is None else one for one in ctx.numbers]
+        given = [
+            nothing(*like) if grad is None else grad
+            for grad, like in zip(grads, ctx.likes, strict=True)
+        ]
+        needs = ctx.needs_input_grad[2:]
+        return None, None, *ctx.gradient.backward(saved, given, needs)
+
+
+def is_tensor(value: Any) -> bool:
+    """Return whether a value is no number."""
+    return isinstance(value, torch.Tensor)
+
+
+def learns(value: Any) -> bool:
+    """Return whether a value is a tensor whose gradient somebody wants."""
+    return is_tensor(value) and value.requires_grad
+
+
+def nothing(shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return the gradient of a result that nobody used: zeros, all of them one."""
+    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+
+
+def matrix(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a tensor [..., columns] as a matrix, in place if its strides allow it."""
+    return tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
+
+
+def shaped(grad: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor | None:
+    """Return a gradient in the shape of what it is the gradient of."""
+    return None if grad is None else grad.view(like.shape)

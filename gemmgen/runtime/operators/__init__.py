@@ -1,0 +1,1 @@
+"""Launchers as operators of torch: `torch.ops.<package>.<kernel>`."""

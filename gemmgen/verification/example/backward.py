@@ -1,0 +1,169 @@
+"""One example of a whole backward: a call through autograd, its gradients judged.
+
+What is drawn beside the call: which tensors learn, which results have a gradient, and
+how that lies in memory. Memory that is not written shows as NaN.
+"""
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+
+from gemmgen.select.plan import Plan
+from gemmgen.verification.cases.cases import Case, numbers
+from gemmgen.verification.cases.views import VIEWS, framed_input
+from gemmgen.verification.example import subject
+from gemmgen.verification.example.one_example import (
+    Call,
+    Wrong,
+    as_matrices,
+    as_matrix,
+    bits,
+    framed_inputs,
+)
+from gemmgen.verification.oracle.comparison import accepted, in_bounds
+from gemmgen.verification.oracle.gradients import gradients, result_of
+from gemmgen.verification.oracle.reference import torch_dtype
+
+_FORMS = ("expanded", *VIEWS)
+"""How the gradient of a result lies in memory: as `sum` makes it, or as any input."""
+
+
+SMALLEST = (16, 16, 16)
+"""The sides of a tile whose edges small cases meet."""
+
+
+@contextmanager
+def small_passes(module: ModuleType, on_gpu: bool) -> Iterator[None]:
+    """With passes over matrices in small tiles, so that a case has several of them.
+
+    A GPU keeps their own: there a case is as large as it takes.
+    """
+    passes = subject.runtime(module, "gradients.elementwise")
+    m, n = (passes.BLOCK_M, passes.BLOCK_N) if on_gpu else SMALLEST[:2]
+    with patch.multiple(passes, BLOCK_M=m, BLOCK_N=n):
+        yield
+
+
+def backward_cases(plan: Plan) -> Iterator[Case]:
+    """Cases that are always tried: several tiles each way, every view of all inputs."""
+    floats = (0.75,) * len(numbers(plan))
+    for seed, view in enumerate(VIEWS):
+        views = (view,) * len(plan.inputs)
+        yield Case((53,), 71, 19, "normal", views, floats, seed)
+
+
+def run_backward(plan: Plan, launcher: Any, case: Case, device: torch.device) -> float:
+    """Run and judge one case; the largest error in parts of the bound."""
+    draw = random.Random(case.seed)
+    framed = framed_inputs(plan, case, device)
+    before = {name: one.buffer.clone() for name, one in framed.items()}
+    tensors = {name: one.view.detach() for name, one in framed.items()}
+    learning = [name for name in tensors if draw.random() < 0.6] or [*tensors]
+    for name in learning:
+        tensors[name].requires_grad_()
+    call = Call(tensors, dict(zip(numbers(plan), case.numbers, strict=True)), None)
+    with poisoned():
+        results = call.of(plan, launcher)
+        given = _incoming(plan, case, results, draw)
+        found = torch.autograd.grad(
+            [results[at] for at in given],
+            [tensors[name] for name in learning],
+            list(given.values()),
+            allow_unused=True,
+        )
+    for name, one in framed.items():
+        if not bool((bits(one.buffer) == bits(before[name])).all()):
+            raise Wrong(f"the backward writes into {name}")
+    grads = {
+        one.name: as_matrix(given.get(at, torch.zeros_like(results[at]))).detach()
+        for at, one in enumerate(plan.results)
+    }
+    plain = Call(
+        {name: one.detach() for name, one in tensors.items()}, call.numbers, None
+    )
+    wanted = gradients(plan, as_matrices(plan, plain), grads)
+    made = dict(zip(learning, found, strict=True))
+    return max(
+        _judged(plan, name, wanted.get(name), made[name], tensors[name], plain)
+        for name in learning
+    )
+
+
+@contextmanager
+def poisoned() -> Iterator[None]:
+    """Fill memory that is allocated with NaN, which stays where nothing is written."""
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def _incoming(
+    plan: Plan, case: Case, results: list[Tensor], draw: random.Random
+) -> dict[int, Tensor]:
+    """Gradients of results by place, of one of them at least."""
+    every = range(len(results))
+    chosen = [at for at in every if draw.random() < 0.7] or [draw.choice(every)]
+    made = {}
+    for at in chosen:
+        form, shape = draw.choice(_FORMS), tuple(results[at].shape)
+        dtype = torch_dtype(plan.results[at].dtype)
+        source = torch.Generator().manual_seed(case.seed + at)
+
+        def fill(size: tuple[int, ...], source: torch.Generator = source) -> Tensor:
+            return torch.randn(size, generator=source).double()
+
+        if form == "expanded":
+            one = fill((1,)).to(dtype).expand(shape)
+        else:
+            one = framed_input(VIEWS[form], shape, dtype, fill).view
+        made[at] = one.to(results[at].device)
+    return made
+
+
+def _judged(
+    plan: Plan, name: str, want: Any, got: Tensor | None, tensor: Tensor, call: Call
+) -> float:
+    if want is None or got is None:
+        if (want is None) != (got is None):
+            raise Wrong(f"the gradient of {name} is {'missing' if want else 'made up'}")
+        return 0.0
+    if got.shape != tensor.shape or got.dtype != tensor.dtype:
+        raise Wrong(f"the gradient of {name} is {got.dtype} {tuple(got.shape)}")
+    if not got.numel():
+        return 0.0
+    result = result_of(plan, name)
+    laid = Call({**call.tensors, name: got.detach()}, call.numbers, None)
+    found = _as_wanted(plan, name, laid).double()
+    wrong = ~accepted(plan, result, want, found)
+    if wrong.any():
+        index = tuple(int(one) for one in wrong.nonzero()[0])
+        value, error = float(want.value[index]), float(want.error[index])
+        raise Wrong(
+            f"the gradient of {name} at {index} is {float(found[index]):.9g}, should "
+            f"be {value:.9g} ± {error:.2g}; {int(wrong.sum())} of {wrong.numel()} "
+            "elements are wrong"
+        )
+    size = in_bounds(result, want, found)
+    return float(torch.where(size.isfinite(), size, 0.0).max())
+
+
+def _as_wanted(plan: Plan, name: str, call: Call) -> Tensor:
+    """A gradient as the oracle has it: [M, K], [K, N], or along an operand's axes."""
+    inputs, both = as_matrices(plan, call), plan.contraction
+    if name == both.lhs.name:
+        return inputs.lhs
+    if name == both.first.name:
+        return inputs.rhs[0]
+    spread = inputs.operands[name]
+    assert isinstance(spread, Tensor)
+    axes = next(one.axes for one in plan.tensors if one.name == name)
+    return spread if len(axes) == 2 else spread.flatten()

@@ -1,0 +1,239 @@
+"""A kernel as an operator of torch: entered where it must be, and right as one.
+
+What torch itself can check of an operator, `torch.library.opcheck`, is checked too.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.autograd import forward_ad
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from gemmgen.select.plan import Plan
+from gemmgen.verification.cases.cases import Case
+from gemmgen.verification.example.one_example import Wrong
+from gemmgen.verification.run.refusals import valid_call
+
+_CASE = Case((3,), 5, 7)
+_ITEMS = 2
+
+
+class Entered:
+    """A launcher's call, and what became of it as an operator's."""
+
+    def __init__(
+        self, plan: Plan, launcher: Callable[..., Any], device: torch.device
+    ) -> None:
+        call = valid_call(plan, _CASE, device)
+        values = {**call.tensors, **call.numbers}
+        self.launcher: Any = launcher
+        self.names, self.device, self.grad = plan.argument_names, device, plan.grad
+        self.inputs = [values[name] for name in self.names]
+        self.flops = 2 * _CASE.n * _CASE.k * _CASE.m
+        self.wanted = _several(launcher(*self.inputs))
+
+    @property
+    def overload(self) -> Any:
+        """The operator."""
+        return self.launcher.operator.overload
+
+    def same(self, what: str, returned: Any) -> None:
+        """Raise `Wrong` unless results are the launcher's, bit by bit."""
+        for got, want in zip(_several(returned), self.wanted, strict=True):
+            alike = (got.shape, got.dtype, got.stride(), got.device) == (
+                (want.shape, want.dtype, want.stride(), want.device)
+            )
+            if not alike or not torch.equal(_bits(got), _bits(want)):
+                raise Wrong(f"{what}: another result than a plain call's")
+
+    def refused(self, what: str, name: str, call: Callable[[], Any]) -> None:
+        """Raise `Wrong` unless an argument is refused by its name."""
+        wanted = f"{self.launcher.__name__}: {name} must "
+        try:
+            call()
+        except ValueError as error:
+            if not str(error).startswith(wanted):
+                raise Wrong(f"{what}: not '{wanted}…': {error}") from error
+        else:
+            raise Wrong(f"{what} of {name}: accepted")
+
+    def tensors(self) -> Iterator[tuple[int, str, Tensor]]:
+        """Each argument that is a tensor, with its place and name."""
+        for place, (name, one) in enumerate(zip(self.names, self.inputs, strict=True)):
+            if isinstance(one, Tensor):
+                yield place, name, one
+
+    def with_other(self, place: int, other: Any) -> list[Any]:
+        """The arguments with another at a place."""
+        return [*self.inputs[:place], other, *self.inputs[place + 1 :]]
+
+
+def check_operator(
+    plan: Plan, launcher: Callable[..., Any], device: torch.device
+) -> int:
+    """Raise `Wrong` for what is not as it must be; how many things were tried."""
+    one = Entered(plan, launcher, device)
+    checks = _called, _told, _without_memory, _derivatives, _mapped, _cast, _traced
+    for check in checks:
+        check(one)
+    return len(checks)
+
+
+def _several(returned: Any) -> Sequence[Tensor]:
+    return returned if isinstance(returned, tuple | list) else [returned]
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    """What can be compared where there are NaNs."""
+    return tensor.contiguous().view(torch.uint8)
+
+
+class _Told(TorchDispatchMode):  # type: ignore[misc]
+    """Notes the operators that it is told of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[object] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+class _ToldOfFunctions(TorchFunctionMode):  # type: ignore[misc]
+    """The same of functions of torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[object] = []
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+def _called(one: Entered) -> None:
+    """As an operator it returns what its launcher does."""
+    one.same("the operator", one.overload(*one.inputs))
+    with torch.inference_mode():
+        one.same("the operator in inference mode", one.overload(*one.inputs))
+
+
+def _told(one: Entered) -> None:
+    """Modes are told of it, once, and of nothing else."""
+    for mode in (_Told(), _ToldOfFunctions()):
+        with mode:
+            returned = one.launcher(*one.inputs)
+        if mode.seen != [one.overload]:
+            raise Wrong(f"a mode was told of {mode.seen}")
+        one.same("under a mode", returned)
+    out = [torch.zeros_like(want) for want in one.wanted]
+    with _Told() as told:
+        one.launcher(*one.inputs, out=out if len(out) > 1 else out[0])
+    if one.overload not in told.seen:
+        raise Wrong("a mode was not told of a call with out")
+    one.same("given results under a mode", out)
+    with FlopCounterMode(display=False) as counter:
+        one.launcher(*one.inputs)
+    if counter.get_total_flops() != one.flops:
+        raise Wrong(f"{counter.get_total_flops()} operations, not {one.flops}")
+
+
+def _without_memory(one: Entered) -> None:
+    """Its fake results are like real ones, and mistakes are refused."""
+    with FakeTensorMode() as mode:
+        fakes = [
+            mode.from_tensor(given) if isinstance(given, Tensor) else given
+            for given in one.inputs
+        ]
+        returned = _several(one.launcher(*fakes))
+        for got, want in zip(returned, one.wanted, strict=True):
+            found = got.shape, got.stride(), got.dtype, got.device
+            if found != (want.shape, want.stride(), want.dtype, want.device):
+                raise Wrong(f"fake results are {found}")
+        for place, name, _ in one.tensors():
+            given = list(fakes)
+            given[place] = fakes[place].to(torch.int32)
+            one.refused("fake int32", name, lambda given=given: one.overload(*given))  # type: ignore[misc]
+
+
+def _learned(one: Entered, returned: Any) -> None:
+    """Results whose gradient is asked for are in autograd's graph."""
+    if not any(result.requires_grad for result in _several(returned)):
+        raise Wrong("no result requires a gradient, though an input does")
+
+
+def _derivatives(one: Entered) -> None:
+    """None is computed but a kernel's own gradient, or left out in silence."""
+    calls: tuple[Any, ...] = (one.launcher, one.overload)
+    for place, name, tensor in one.tensors():
+        learning = one.with_other(place, tensor.detach().requires_grad_())
+        for call in calls:
+            if one.grad:  # whose values `Trial.gradients` holds to float64
+                _learned(one, call(*learning))
+            else:
+                one.refused("gradient", name, lambda c=call, a=learning: c(*a))  # type: ignore[misc]
+            with torch.no_grad():
+                one.same("without gradients", call(*learning))
+        with forward_ad.dual_level():
+            dual = one.with_other(place, forward_ad.make_dual(tensor, tensor))
+            for call in calls:
+                one.refused("tangent", name, lambda c=call, a=dual: c(*a))  # type: ignore[misc]
+
+
+def _mapped(one: Entered) -> None:
+    """`torch.vmap` over each argument returns what calls of its items do."""
+    for place, _, tensor in one.tensors():
+        items = torch.stack([tensor] * _ITEMS, 1)
+        dims = [None] * len(one.inputs)
+        dims[place] = 1  # type: ignore[call-overload]
+        mapped = torch.vmap(one.launcher, tuple(dims))(*one.with_other(place, items))
+        for at in range(_ITEMS):
+            one.same("under vmap", tuple(each[at] for each in _several(mapped)))
+
+
+def _cast(one: Entered) -> None:
+    """Autocast to A's type casts each tensor to its own; to another type, none."""
+    kind, dtype = one.device.type, one.inputs[0].dtype
+    for to in (torch.float16, torch.bfloat16):
+        with torch.autocast(kind, to):
+            one.same("under autocast", one.launcher(*one.inputs))
+            if to == dtype:
+                wide = [
+                    given.float() if isinstance(given, Tensor) else given
+                    for given in one.inputs
+                ]
+                one.same("cast by autocast", one.launcher(*wide))
+            else:
+                other = one.with_other(0, one.inputs[0].to(to))
+                name = one.names[0]
+                one.refused("autocast", name, lambda a=other: one.launcher(*a))  # type: ignore[misc]
+
+
+def _traced(one: Entered) -> None:
+    """It compiles as one node of a graph, and passes what torch checks of operators."""
+    graphs: list[Any] = []
+
+    def backend(graph: Any, _: Any) -> Any:
+        graphs.append(graph)
+        return graph.forward
+
+    torch._dynamo.reset()
+    compiled = torch.compile(one.launcher, backend=backend, fullgraph=True)
+    one.same("compiled", compiled(*one.inputs))
+    calls = [node.target for node in graphs[0].graph.nodes if "call" in node.op]
+    if calls[:1] != [one.overload]:
+        raise Wrong(f"compiled to {calls}")
+    try:
+        torch.library.opcheck(one.overload, one.inputs)
+    except Exception as error:
+        raise Wrong(f"opcheck: {error}") from error

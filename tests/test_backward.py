@@ -1,0 +1,93 @@
+"""Whole backwards: gradcheck, bounds, and faults that these must find."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gemmgen.output import builder
+from tests.slow import all_but
+
+HEAD = "gemmgen: 1\ntargets: [sm_80]\ndefaults: {schedule: tiled, grad: true, "
+HEAD += "tiles: {m: 16, n: 16, k: 16}, dtype: %s}\nkernels:\n"
+ONE = HEAD % "bf16" + "  - {name: up, op: linear, epilogue: 'gelu(acc + bias[n])'}\n"
+EXACT = HEAD % "fp64" + """\
+  - {name: plain, op: linear}
+  - {name: biased, op: linear, epilogue: "acc + bias[n]"}
+  - {name: up, op: linear, epilogue: "gelu(acc + bias[n])"}
+  - {name: rectified, op: linear, epilogue: "relu(acc + bias[n]) + r[m, n]"}
+  - {name: scaled, op: linear, epilogue: "r[m, n] + silu(acc * s[m] * t[n])"}
+  - name: two
+    op: linear
+    outputs: [out, pre]
+    epilogue: |
+      pre = acc + bias[n]
+      out = gelu_tanh(pre)
+  - name: "mixed_{layout}"
+    for_each: {layout: [NN, NT, TN, TT]}
+    op: gemm
+    epilogue: "-alpha[] * acc + beta[] * c[m, n]"
+"""
+SCRIPT = Path(__file__).with_name("backward_script.py")
+
+
+def judged(folder: Path, spec: Path) -> str:
+    """What is wrong with the gradients of the kernels in a folder."""
+    done = subprocess.run(
+        [sys.executable, SCRIPT, folder, spec],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout + done.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A kernel with a backward, and its spec."""
+    folder = tmp_path_factory.mktemp("backward")
+    spec = folder / "spec.yaml"
+    spec.write_text(ONE)
+    builder.build([spec])
+    return folder / "generated", spec
+
+
+def test_gradients_in_fp64_are_those_of_finite_differences(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(EXACT)
+    builder.build([spec])
+    assert judged(tmp_path / "generated", spec) == ""
+
+
+def test_gradients_in_bf16_are_within_the_bound(built: tuple[Path, Path]) -> None:
+    assert judged(*built) == ""
+
+
+FAULTS = [
+    ("grad_epilogue", "grad_y * (", "1.03125 * grad_y * ("),
+    ("grad_epilogue", "tl.exp(-0.5 * pre", "tl.exp(-0.5 * grad_y"),
+    ("grad_epilogue", "0.398942", "0.388942"),
+    ("grad_epilogue", "sums, mask=mask_n", "sums, mask=mask_n & (tile_m == 0)"),
+    ("backward", "(grad_acc, w)", "(grad_acc * 0, w)"),
+    ("backward", "needs_x or needs_w", "needs_x"),
+    ("../_runtime/gradients/elementwise", "made.sum(0)", "made[0]"),
+    ("../_runtime/gradients/function", "ctx.needs_input_grad[2:]", "[False] * 9"),
+]
+FAST = {FAULTS[0], FAULTS[3]}
+
+
+@pytest.mark.parametrize(("file", "before", "after"), all_but(FAST, FAULTS))
+def test_a_fault_is_found(
+    built: tuple[Path, Path], tmp_path: Path, file: str, before: str, after: str
+) -> None:
+    generated, spec = built
+    folder = tmp_path / "generated"
+    shutil.copytree(generated, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    path = folder / "up" / f"{file}.py"
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    assert judged(folder, spec) != ""

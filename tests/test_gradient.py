@@ -1,0 +1,191 @@
+"""Derivatives of epilogues, against torch's own autograd in float64."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from gemmgen.base.errors import Location, SpecErrors
+from gemmgen.epilogue.expression import short_number, spell
+from gemmgen.epilogue.gradient import derivative, stepwise
+from gemmgen.epilogue.parser import compile_epilogue
+from gemmgen.select.plan import Plan, plans
+from gemmgen.spec.parse import parse
+from gemmgen.tables.functions import OPS
+from gemmgen.verification.oracle.bounded import exactly
+from gemmgen.verification.oracle.gradients import elementwise
+
+SHAPE = (5, 7)
+
+
+def plan(epilogue: str, more: str = "") -> Plan:
+    """A kernel in fp32 with gradients."""
+    lines = "".join(f"\n      {line}" for line in epilogue.split("; "))
+    text = "gemmgen: 1\ntargets: [sm_80]\nkernels:\n  - name: one\n    op: linear\n"
+    text += "    dtype: fp32\n    tiles: {m: 16, n: 16, k: 16}\n    grad: true\n"
+    return plans(parse(f"{text}{more}    epilogue: |{lines}\n", "s"))[0]
+
+
+def derivatives(epilogue: str) -> dict[str, str]:
+    """The statements of a backward, and the gradients, as the language writes them."""
+    whole = compile_epilogue(epilogue, ("acc",), "y", (), lambda _: Location("s", 1, 1))
+    axes = {"acc": ("m", "n"), **{one.name: one.axes for one in whole.operands}}
+    steps = stepwise(whole.statements, axes)
+    wanted = [name for name, own in axes.items() if own]
+    found = derivative(steps, [whole.statements[-1].target], wanted, [])
+    said = {
+        one.target: spell(one.value, number=short_number) for one in found.statements
+    }
+    return said | {
+        f"d{name}": spell(node, number=short_number)
+        for name, node in found.gradients.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("epilogue", "gradients"),
+    [
+        ("acc", {"dacc": "grad_y"}),
+        ("-acc", {"dacc": "-grad_y"}),
+        ("acc + bias[n]", {"dacc": "grad_y", "dbias": "grad_y"}),
+        ("2 * acc - r[m, n]", {"dacc": "grad_y * 2", "dr": "-grad_y"}),
+        ("acc * s[n]", {"dacc": "grad_y * s", "ds": "grad_y * acc"}),
+        ("acc / s[n]", {"dacc": "grad_y / s", "ds": "-(grad_y * acc / s / s)"}),
+        ("log(acc)", {"dacc": "grad_y / acc"}),
+        ("relu(acc)", {"dacc": "where(acc <= 0, 0, grad_y)"}),
+        ("0 * acc + r[m, n]", {"dacc": "0", "dr": "grad_y"}),
+        (
+            "where(acc > 0, acc, b[n])",
+            {"dacc": "where(acc > 0, grad_y, 0)", "db": "where(acc > 0, 0, grad_y)"},
+        ),
+        (
+            "square(acc + b[n]) + acc",
+            {
+                "grad_square_1": "grad_y",
+                "grad_pre": "grad_y * (2 * pre)",
+                "dacc": "grad_y + grad_pre",
+                "db": "grad_pre",
+            },
+        ),
+    ],
+)
+def test_a_derivative_reads_as_one_would_write_it(
+    epilogue: str, gradients: dict[str, str]
+) -> None:
+    gradients.pop("grad_square_1", None)
+    assert derivatives(epilogue) == gradients
+
+
+def test_every_function_has_a_derivative_by_each_parameter() -> None:
+    assert {name: len(row.partials) for name, row in OPS.items()} == {
+        name: len(row.parameters) for name, row in OPS.items()
+    }
+
+
+def test_a_function_without_a_derivative_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(OPS, "erf", replace(OPS["erf"], partials=()))
+    with pytest.raises(SpecErrors, match=r"s:8:11: erf\(…\) has no derivative"):
+        plan("erf(acc)")
+
+
+def values(kind: str, shape: tuple[int, ...], seed: int) -> torch.Tensor:
+    """Numbers on which a derivative can be wrong: ties, kinks, and any others."""
+    random = torch.Generator().manual_seed(seed)
+    if kind == "ties":
+        return torch.randint(-3, 4, shape, generator=random).float()
+    scale = {"normal": 1.0, "wide": 8.0, "small": 1e-3}[kind]
+    return torch.randn(shape, generator=random) * scale
+
+
+def judge(one: Plan, kind: str, seed: int) -> None:
+    """Hold the derivative that kernels are made from against autograd's."""
+    from gemmgen.verification.oracle import gradients
+
+    acc = exactly(values(kind, SHAPE, seed).double())
+    sizes = {"m": (SHAPE[0], 1), "n": (1, SHAPE[1]), "mn": SHAPE, "": ()}
+    operands: dict[str, torch.Tensor | float] = {
+        own.name: (
+            values(kind, sizes["".join(own.axes)], seed + at) if own.axes else 0.75
+        )
+        for at, own in enumerate(one.operands, 1)
+    }
+    grads = {
+        own.name: values("normal", SHAPE, seed + 99 + at)
+        for at, own in enumerate(one.results)
+    }
+    exact = elementwise(one, acc, operands, grads)
+    assert one.backward is not None
+    known = {
+        name: gradients.loaded(value, gradients.ARITHMETIC["fp32"], acc.value.device)
+        for name, value in operands.items()
+    }
+    made = gradients._bounds(one, one.backward, {**known, "acc": acc}, grads)
+    for name, want in exact.items():
+        found = made[name].value.expand(want.value.shape)
+        near = (found - want.value).abs() <= want.error + 1e-12 * want.value.abs()
+        both = found.isnan() & want.value.isnan()
+        same = found == want.value
+        assert (near | both | same | want.error.isinf()).all(), name
+
+
+ARGUMENTS = {"slope": "0.1", "lo": "b[n]", "hi": "1.5", "y": "r[m, n]"}
+
+
+@pytest.mark.parametrize("kind", ["ties", "normal", "wide", "small"])
+@pytest.mark.parametrize("name", OPS)
+def test_a_functions_derivative_is_torchs(name: str, kind: str) -> None:
+    row = OPS[name]
+    _, *rest = row.parameters
+    inner = ", ".join(["acc", *(ARGUMENTS[one] for one in rest)])
+    judge(plan(f"{name}({inner})"), kind, 1)
+    if rest:  # and by its other parameters
+        other = ", ".join(["acc", *(["s[m]"] * len(rest))])
+        judge(plan(f"{name}({other})"), kind, 2)
+
+
+LEAVES = ("acc", "acc", "b[n]", "s[m]", "r[m, n]", "alpha[]", "2", "-0.5")
+
+
+@st.composite
+def expressions(draw: st.DrawFn, depth: int) -> str:
+    """Any expression of the language."""
+    if depth == 0 or draw(st.integers(0, 5)) == 0:
+        return draw(st.sampled_from(LEAVES))
+    inner = expressions(depth - 1)
+    kind = draw(st.sampled_from(["+", "-", "*", "/", "where", "-x", *OPS]))
+    if kind in "+-*/":
+        return f"({draw(inner)} {kind} {draw(inner)})"
+    if kind == "-x":
+        return f"-({draw(inner)})"
+    if kind == "where":
+        op = draw(st.sampled_from(["<", "<=", ">", ">=", "==", "!="]))
+        return f"where({draw(inner)} {op} {draw(inner)}, {draw(inner)}, {draw(inner)})"
+    arguments = ", ".join(draw(inner) for _ in OPS[kind].parameters)
+    return f"{kind}({arguments})"
+
+
+@st.composite
+def epilogues(draw: st.DrawFn) -> tuple[str, str]:
+    """One statement, or two of which both are returned; the key `outputs`."""
+    whole = f"acc + {draw(expressions(3))}"
+    if draw(st.booleans()):
+        return whole, ""
+    more = draw(expressions(2))
+    return f"first = {whole}; out = first * {more}", "    outputs: [out, first]\n"
+
+
+@settings(max_examples=120)
+@given(epilogues(), st.sampled_from(["ties", "normal"]), st.integers(0, 999))
+def test_the_derivative_of_any_epilogue_is_torchs(
+    epilogue: tuple[str, str], kind: str, seed: int
+) -> None:
+    text, more = epilogue
+    try:
+        one = plan(text, more)
+    except SpecErrors:  # such as 2 / (2 - 2), or exp(2)
+        reject()
+    judge(one, kind, seed)
