@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from gemmgen.output.folder import SHARED  # noqa: E402
+from gemmgen.schedules import SCHEDULES  # noqa: E402
 from generated._runtime import (  # noqa: E402
     checks,
     dispatch,
@@ -865,6 +866,46 @@ def test_parts_fill_the_processors() -> None:
     assert twice.splits(1, 1024, 132) == 2 * fill.splits(1, 1024, 132)
     assert twice.splits(500, 10**6, 132) == twice.splits(0, 0, 132) == 1
     assert tile("split_k", split_k=5).splits(500, 16, 132) == 5
+
+
+def test_programs_that_walk_have_tiles_of_one_part_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many programs for each part as there are SMs for, in whole turns."""
+    walking = {name for name, row in SCHEDULES.items() if row.persistent}
+    assert walking == set(tile_.WALKING)
+    monkeypatch.setattr(table_, "num_sms", lambda device: 132)
+    fill = tile("warp_specialized", split_k=tile_.FILL, m=128, n=128, k=64)
+    grid = table_.GRIDS["warp_specialized"]
+    assert grid(fill, (256, 16 * 128, 10**6), CPU) == (32, 4)
+    assert grid(fill, (256, 50 * 128, 10**6), CPU) == (100, 1)
+    twice = fill._replace(split_k=2 * tile_.FILL)
+    for columns in range(1, 140):
+        tiles, parts = columns, twice.splits(columns, 10**6, 132)
+        programs, found = grid(twice, (128, columns * 128, 10**6), CPU)
+        assert found == parts and programs * parts <= 132
+        turns = -(-tiles // programs)
+        assert turns == -(-tiles * parts // 132) <= 2  # as costs have it
+        assert (parts + 1) * -(-tiles // 2) > 132  # no more would fit
+    many = fill._replace(split_k=64)
+    assert grid(many, (128, 8 * 128, 64), CPU) == (2, 64)
+
+
+def test_parts_meet_in_room_for_every_tile_though_programs_are_fewer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table_, "num_sms", lambda device: 4)
+    shared = tile("warp_specialized", split_k=2, m=16, n=32, warps=8)
+    grid = table_.GRIDS["warp_specialized"]
+    made = launch.Launch(None, shared, CPU, (160, 32, 64), grid, (), (), splits=True)
+    assert made.programs == (2, 2) and made.meeting == (10, 2)
+    assert made.scalars == (160, 32, 64, 2)
+    monkeypatch.setattr(
+        torch.cuda, "is_current_stream_capturing", lambda: True, raising=False
+    )
+    parts, counts = made.workspace()
+    assert parts.numel() == 10 * 2 * 16 * 32
+    assert counts.numel() == 10 * 2  # of two groups of warps each
 
 
 RATES = tile_.Rates(2, 2, 1.0, 4e6, 2e7, 3e6, 2.0, 8e4)

@@ -46,8 +46,8 @@ _SHARED = {
         "sum_splits", "swizzle",
     },
     "blocks": {
-        "boxes_of", "buffers", "cut", "part_buffers", "ring", "store_buffers",
-        "store_piece",
+        "boxes_of", "buffers", "cut", "finishes_sums", "part_buffers", "ring",
+        "store_buffers", "store_piece", "sums_of_splits",
     },
     "pipeline": {"multiply", "parts_of", "specialize", "tiles_of"},
     "functions": {op.name for op in OPS.values() if not op.in_place},

@@ -103,16 +103,27 @@ def split_range(K, SPLIT_K, BLOCK_K: tl.constexpr):
 
 
 @triton.jit
+def splits_of(partials_ptr, tile, SPLIT_K, SIZE: tl.constexpr):
+    """Where the sums of a tile's splits are kept, of so many elements each."""
+    return partials_ptr + tl.cast(tile, tl.int64) * SPLIT_K * SIZE
+
+
+@triton.jit
+def counts_last(counter_ptr, SPLIT_K):
+    """Count a split whose sum was kept, and tell whether its tile has all of them."""
+    tl.debug_barrier()  # every thread has stored before one counts
+    before = tl.atomic_add(counter_ptr, 1, sem="acq_rel", scope="gpu")
+    return before == SPLIT_K - 1
+
+
+@triton.jit
 def finishes(acc, partials_ptr, counters_ptr, SPLIT_K):
     """Keep the sum of this split, and tell whether its tile has all of them now."""
     SIZE: tl.constexpr = acc.numel
-    split = tl.program_id(0).to(tl.int64) * SPLIT_K + tl.program_id(1)
-    tl.store(partials_ptr + split * SIZE + tl.arange(0, SIZE), acc.reshape(SIZE))
-    tl.debug_barrier()  # every thread has stored before one counts
-    before = tl.atomic_add(
-        counters_ptr + tl.program_id(0), 1, sem="acq_rel", scope="gpu"
-    )
-    return before == SPLIT_K - 1
+    split_ptr = splits_of(partials_ptr, tl.program_id(0), SPLIT_K, SIZE)
+    split_ptr += tl.program_id(1).to(tl.int64) * SIZE
+    tl.store(split_ptr + tl.arange(0, SIZE), acc.reshape(SIZE))
+    return counts_last(counters_ptr + tl.program_id(0), SPLIT_K)
 
 
 @triton.jit
@@ -127,7 +138,7 @@ def sum_splits(
     SIZE: tl.constexpr = acc.numel
     STAGES: tl.constexpr = 3 - (SIZE > 16384) if PIPELINED else 1
     tl.store(counters_ptr + tl.program_id(0), 0)  # as the next launch wants it
-    partials_ptr += tl.program_id(0).to(tl.int64) * SPLIT_K * SIZE
+    partials_ptr = splits_of(partials_ptr, tl.program_id(0), SPLIT_K, SIZE)
     total = tl.zeros((SIZE,), dtype=acc.dtype)
     for i in tl.range(SPLIT_K, num_stages=STAGES):
         partial_ptr = partials_ptr + i * SIZE + tl.arange(0, SIZE)

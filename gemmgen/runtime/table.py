@@ -34,9 +34,14 @@ def one_a_split(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ..
 
 
 def one_an_sm(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
-    """Return a grid with a program for each SM that has a tile."""
-    M, N, _ = sizes
-    return (min(tile.tiles(M, N), num_sms(device)),)
+    """Return a grid with a program for each SM that has a tile, or a part of its K.
+
+    For each part of K there are as many, which go from tile to tile.
+    """
+    M, N, K = sizes
+    tiles, sms = tile.tiles(M, N), num_sms(device)
+    parts = tile.splits(tiles, K, sms)
+    return min(tiles, max(1, sms // parts)), parts
 
 
 def one_a_row(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:

@@ -20,22 +20,17 @@ from gemmgen.verification.faults.pipelines import same_pipeline
 class Mutant:
     """A faulty module; `equivalent` says why no test could tell it, if none can.
 
-    `untried` says why none could in the interpreter, where a GPU might. `file` is that
-    of the schedules whose kernel has the fault; None if every launch may have it. In a
-    module that launchers share, `place` is where it is, as `reach` has it.
+    `file` is that of the schedules whose kernel has the fault; None if every launch may
+    have it. In a module that launchers share, `place` is where it is, as `reach` has
+    it.
     """
 
     name: str
     family: str
     source: str
     equivalent: str | None = None
-    untried: str | None = None
     file: str | None = None
     place: int = 0
-
-    def excuse(self, device: str) -> str:
-        """Why it may survive on a device; nothing if it may not."""
-        return self.equivalent or (device == "cpu" and self.untried) or ""
 
 
 EQUIVALENT = {
@@ -43,14 +38,6 @@ EQUIVALENT = {
     "part runs past the end of K": "blocks beyond K are loaded as 0",
 }
 """Families that compute the same as the kernel, with the reason."""
-
-_IN_TURN = "programs of the interpreter run one after the other"
-UNTRIED = {
-    "barrier dropped": _IN_TURN,
-    "atomic relaxed": _IN_TURN,
-    "every part reduces": _IN_TURN,
-}
-"""Families that only programs beside each other can tell, with the reason."""
 
 _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
 ONE_ROW = "gemv has a program for each row, so none is beyond M"
@@ -83,7 +70,6 @@ def mutants(plan: Plan, stem: str, source: str) -> Iterator[Mutant]:
             or same_pipeline(one.family, one.statement, one.node)
             or _same_parts(plan, one.family)
             or _same_in_gradients(plan, stem, one.family, one.node),
-            UNTRIED.get(one.family),
             file,
         )
 

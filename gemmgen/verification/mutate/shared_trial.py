@@ -54,7 +54,8 @@ kernels:
     dtype: fp32
     precision: tf32
     epilogue: acc * gate[m, n] + addend[m, n]
-  # Sides that are sums of two and of three pieces, of one product stored in halves.
+  # Sides that are sums of two and of three pieces, of one product stored in halves;
+  # parts of K of programs that go from tile to tile.
   - name: pieces
     op: linear
     schedule: warp_specialized
@@ -63,7 +64,7 @@ kernels:
       out = silu(pre) + residual[m, n]
     outputs: {out: bf16, pre: fp32}
     tiles:
-      - {m: 104, n: 128, k: 32, stages: 2, warps: 8}
+      - {m: 104, n: 128, k: 32, stages: 2, warps: 8, split_k: 3}
       - {m: 256, n: 128, k: 32, stages: 2, warps: 8}
   # The same of a matrix that lies along them.
   - name: lying
@@ -106,6 +107,9 @@ _TUNED = Tuning(
                 parse_tile("tma 64x64x128 kfill s7 w4"): Cost(0.21, 2.5, 3.6, 6e-5),
                 parse_tile("tma 64x64x128 s6 w4"): Cost(0.21, 2.4, 3.6, 6e-5),
                 parse_tile("persistent 128x256x64 s3 w8"): Cost(0.64, 1.9, 4, 4e-5),
+                parse_tile("warp_specialized 72x64x64 k2fill s8 w4"): Cost(
+                    0.05, 1.5, 3.0, 5e-5
+                ),
             },
         )
     },
