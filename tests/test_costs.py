@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -253,3 +254,16 @@ def test_a_spec_anywhere_has_the_costs_that_come_with_gemmgen(tmp_path: Path) ->
     ruled = Tuning("One", "sm_90", {}, {"one": rules})
     (folder / "one.yaml").write_text(ruled.as_text())
     assert not [row for row in load(spec)[0].rows if row.timed]
+
+
+def test_a_ring_with_fewer_stages_waits_for_blocks() -> None:
+    """Of a loop over tiles; programs beside each other wait at different times."""
+    *_, timed = COSTS.tiles
+    costs = COSTS.timed(replace(timed, stages=3), PLAIN, timed)
+    assert costs.block == 1.2 / 2 > COSTS.tiles[timed].block
+    assert COSTS.timed(timed, PLAIN, timed).block == COSTS.tiles[timed].block
+    deep = parse_tile("tma 64x128x64 s8 w4")
+    assert COSTS.timed(replace(deep, stages=3), PLAIN, deep).block == 0.18
+    hidden = parse_tile("warp_specialized 128x128x64 s3 w4")  # in 2 * 0.3 us
+    quick = Costs(RATES, {hidden: Cost(0.3, 1.0, 5.8, 8e-5)})
+    assert quick.timed(replace(hidden, stages=2), PLAIN, hidden).block == 0.6

@@ -124,7 +124,8 @@ def fast_exp2(x):
 def fast_divide(x, y):
     """The same; beyond 2^126 a quotient is 0, or NaN of infinities."""
     beyond = (np.abs(y) > 2.0**126) & np.isfinite(x)
-    return flushed(nudged(np.where(beyond, 0 * x, x / y).astype(np.float32), 2))
+    quotient = np.true_divide(np.asarray(x), np.asarray(y))  # one of `Single` is off
+    return flushed(nudged(np.where(beyond, 0 * x, quotient).astype(np.float32), 2))
 
 
 def single(values):
