@@ -67,8 +67,7 @@ class Description:
             "tiles": plan.tiles_text,
             "schedule": plan.schedule,
             "autotune": "runtime" if plan.configs else None,
-            "grad": "true" if plan.grad else None,
-            "module": "true" if plan.module else None,
+            **{key: "true" for key in ("grad", "module") if getattr(plan, key)},
             "targets": f"[{', '.join(plan.targets)}]",
         }
         return {key: value for key, value in pairs.items() if value}
