@@ -62,9 +62,9 @@ def a_model_computes_and_learns_as_it_did() -> None:
     model = Block().double()
     own = copy.deepcopy(model)
     told = replace_linears(own, Plain, Up)
-    assert [one.by for one in told] == [Plain, Up, None], told
-    assert told[2].name == "mlp.2"
-    assert "mlp.2: stays, not Up: gelu(x) does not follow it" in str(told[2])
+    assert [one.name for one in told] == ["mlp.0", "mlp.2", "head"]
+    assert [one.by for one in told] == [Up, None, Plain], told
+    assert "mlp.2: stays, not Up: gelu(x) does not follow it" in str(told[1])
     assert own.head.weight is own.embedding.weight
     assert [*own.state_dict()] == [*model.state_dict()]
     model.load_state_dict(own.state_dict())

@@ -61,7 +61,9 @@ def replace_linears(
             does = "takes or returns more than a Linear and an activation do"
             raise ValueError(f"replace_linears: {one.__name__} {does}")
     ordered = sorted(modules, key=lambda one: one.activation == "x")
-    places = list(linears(model))
+    every = model.named_modules(remove_duplicate=False)
+    order = {name: at for at, (name, _) in enumerate(every)}
+    places = sorted(linears(model), key=lambda place: order[place.name])
     found = [judged(place, ordered) for place in places]
     made: dict[tuple[int, type[KernelLinear]], KernelLinear] = {}
     for place, told in zip(places, found, strict=True):
@@ -88,7 +90,7 @@ class Place(NamedTuple):
 
 
 def linears(model: nn.Module) -> Iterator[Place]:
-    """Yield every place of a model that has an nn.Linear, in the model's order."""
+    """Yield every place of a model that has an nn.Linear."""
     if is_torchs(model):
         yield Place("", model)
     for path, parent in model.named_modules():

@@ -193,24 +193,24 @@ def _places(one: Exchange) -> None:
     hooked.register_forward_hook(lambda *_: None)
     patched.forward = lambda x: x
     layers = {
-        "up": one.linear(),
-        "act": one.made(),
         "hooked": nn.Sequential(one.linear(), hooked),
         "patched": patched,
         "last": nn.Sequential(nn.Identity(), one.linear()),
+        "up": one.linear(),
+        "act": one.made(),
         "inner": nn.ModuleList([nn.Sequential(one.linear(), one.made())]),
     }
     model, stays = nn.ModuleDict(layers).eval(), f": stays, not {one.name}: "
     unseen = f"{stays}{one.held.activation} does not follow it in an nn.Sequential"
     wanted = [
-        f"up{unseen}",
         f"hooked.0{stays}hooked.1 has hooks, or a forward of its own",
         f"patched.0{unseen}",
         f"last.1{unseen}",
+        f"up{unseen}",
         f"inner.0.0 and inner.0.1: {one.name}",
     ]
     if one.held.activation == _PLAIN:
-        places = ("up", "hooked.0", "patched.0", "last.1", "inner.0.0")
+        places = ("hooked.0", "patched.0", "last.1", "up", "inner.0.0")
         wanted = [f"{place}: {one.name}" for place in places]
     for left in (wanted, [line for line in wanted if "stays" in line]):
         told = one.told(model)
