@@ -80,7 +80,7 @@ kernels:
   # A layer of an activation, one whose parameters have types of their own.
   - name: layered
     op: linear
-    epilogue: relu(acc + bias[n])
+    epilogue: gelu_tanh(acc + bias[n])
     operands: {bias: fp32}
     module: true
     tiles: {m: 16, n: 16, k: 16}

@@ -5,7 +5,7 @@ Held to what torch's modules compute.
 
 import copy
 from collections.abc import Callable, Iterator
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -140,6 +140,12 @@ def _mismatched(one: Exchange) -> None:
     else:
         one.stays("in training", one.linear(True), "in training")
         one.goes("that learns nothing", one.linear(True).requires_grad_(False))
+    kernel = SimpleNamespace(gradient=True)
+    taught: Any = type("Taught", (one.kind,), {"kernel": kernel})
+    model = nn.Sequential(one.linear(True), one.made())
+    one.told(model, taught)
+    if type(model[0]) is not taught:
+        raise Wrong("an nn.Linear in training stays, though the kernel has a gradient")
 
 
 class _Own(nn.Linear):  # type: ignore[misc]
