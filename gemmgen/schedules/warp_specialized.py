@@ -26,8 +26,7 @@ _SIZES: tuple[Size, ...] = (
 """Where consumers share columns: where they share rows, m and n change places."""
 _ALONG_K: tuple[Size, ...] = ((256, 128, 1, 8, 1), (128, 128, 1, 4, 1))
 _HELD: tuple[Size, ...] = (
-    (256, 128, 1, 8, 1),
-    (128, 128, 2, 8, 1),
+    *((256, 128, 1, 8, 1), (128, 128, 2, 8, 1)),
     (64, 128, 2, 8, 1),
 )
 """The same of tf32, which reads both sides from shared memory or one from registers
