@@ -37,11 +37,12 @@ SHARED = tuple(
         "families",
         "launch_cache",
         "gradients/__init__",
-        "gradients/elementwise",
         "gradients/function",
         "operators/__init__",
         "operators/registry",
+        "operators/entry",
         "operators/operator",
+        "operators/elementwise",
     )
 )
 """The files of what all launchers share, each using those before it."""

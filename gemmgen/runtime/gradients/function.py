@@ -47,14 +47,20 @@ class Gradient:
                 f"{launcher.__name__}: {name} must not require a gradient where out is "
                 "given: leave that away, or call under torch.no_grad()"
             )
-        return Differentiable.apply(self, self.forward or launcher, *inputs)
+        return self.apply(launcher.__name__, self.forward or launcher, inputs)
+
+    def apply(self, kernel: str, launcher: Any, inputs: Sequence[Any]) -> Any:
+        """Return what a launcher, the `forward` if there is one, does in a graph."""
+        return Differentiable.apply(self, kernel, launcher, *inputs)
 
 
 class Differentiable(torch.autograd.Function):  # type: ignore[misc]
     """A call of a launcher in a graph of autograd."""
 
     @staticmethod
-    def forward(ctx: Any, gradient: Gradient, launcher: Any, *inputs: Any) -> Any:
+    def forward(
+        ctx: Any, gradient: Gradient, kernel: str, launcher: Any, *inputs: Any
+    ) -> Any:
         """Launch, and save what the backward needs."""
         returned = launcher(*inputs)
         made = returned if isinstance(returned, tuple) else (returned,)
@@ -64,7 +70,7 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         ctx.set_materialize_grads(False)
         results = made[: gradient.results]
         ctx.likes = [(one.shape, one.dtype, one.device) for one in results]
-        ctx.gradient, ctx.kernel = gradient, launcher.__name__
+        ctx.gradient, ctx.kernel = gradient, kernel
         return results[0] if gradient.results == 1 else results
 
     @staticmethod
@@ -84,8 +90,8 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
             nothing(*like) if grad is None else grad
             for grad, like in zip(grads, ctx.likes, strict=True)
         ]
-        needs = ctx.needs_input_grad[2:]
-        return None, None, *ctx.gradient.backward(saved, given, needs)
+        needs = ctx.needs_input_grad[3:]
+        return None, None, None, *ctx.gradient.backward(saved, given, needs)
 
 
 def is_tensor(value: Any) -> bool:
