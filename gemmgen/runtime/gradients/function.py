@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ..support import transformed
+
 
 class Gradient:
     """The backward of a launcher that returns so many `results`.
@@ -51,7 +53,13 @@ class Gradient:
 
     def apply(self, kernel: str, launcher: Any, inputs: Sequence[Any]) -> Any:
         """Return what a launcher, the `forward` if there is one, does in a graph."""
-        return Differentiable.apply(self, kernel, launcher, *inputs)
+        told = self, kernel, launcher, *inputs
+        if not transformed():
+            return Differentiable.apply(*told)
+        # As a level of torch.func enters the functions that it has taken apart: the
+        # operators that this one calls go down to the next level by themselves.
+        with torch._functorch.utils.enable_single_level_autograd_function():
+            return super(torch.autograd.Function, Differentiable).apply(*told)
 
 
 class Differentiable(torch.autograd.Function):  # type: ignore[misc]
@@ -70,7 +78,7 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         ctx.set_materialize_grads(False)
         results = made[: gradient.results]
         ctx.likes = [(one.shape, one.dtype, one.device) for one in results]
-        ctx.gradient, ctx.kernel = gradient, kernel
+        ctx.gradient, ctx.kernel, ctx.functional = gradient, kernel, transformed()
         return results[0] if gradient.results == 1 else results
 
     @staticmethod
@@ -78,9 +86,11 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         """Return the gradients of the inputs that need them.
 
         Raise RuntimeError where these are to be differentiated again: a term of a
-        second derivative would be missing, and nobody would know.
+        second derivative would be missing, and nobody would know. torch.func always
+        says so; there it is raised when somebody does.
         """
-        if torch.is_grad_enabled():
+        again = torch.is_grad_enabled()
+        if again and not ctx.functional:
             raise RuntimeError(
                 f"{ctx.kernel} has no second derivative: leave out create_graph=True"
             )
@@ -91,7 +101,37 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
             for grad, like in zip(grads, ctx.likes, strict=True)
         ]
         needs = ctx.needs_input_grad[3:]
-        return None, None, None, *ctx.gradient.backward(saved, given, needs)
+        if not again:
+            return None, None, None, *ctx.gradient.backward(saved, given, needs)
+        with torch.no_grad():
+            made = ctx.gradient.backward(saved, given, needs)
+        sources = *given, *ctx.saved_tensors
+        last = [
+            one if one is None else Last.apply(ctx.kernel, one, *sources)
+            for one in made
+        ]
+        return None, None, None, *last
+
+
+class Last(torch.autograd.Function):  # type: ignore[misc]
+    """A gradient that was computed from `sources`, with no derivative of its own."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(kernel: str, made: torch.Tensor, *sources: torch.Tensor) -> Any:
+        """Return it as it is."""
+        return made.view_as(made)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep whose it is."""
+        ctx.kernel = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Raise RuntimeError."""
+        raise RuntimeError(f"{ctx.kernel} has no second derivative")
 
 
 def is_tensor(value: Any) -> bool:

@@ -100,11 +100,13 @@ class Operator(Entry):
         """
         if self.gradient is None:
             return super().differentiated(*inputs)
-        if transformed():
-            name = next(name for name, one in self.tensors(inputs) if one.requires_grad)
+        every = self.tensors(inputs)
+        name, first = next(one for one in every if one[1].requires_grad)
+        where = "under torch.func" if transformed() else "on the meta device"
+        if first.is_meta:
             raise ValueError(
-                f"{self.kernel}: {name} must not require a gradient under torch.func: "
-                f"call {self.kernel} outside of it, or under torch.no_grad()"
+                f"{self.kernel}: {name} must not require a gradient {where}: call it "
+                "elsewhere, or under torch.no_grad()"
             )
         forward = self.gradient.forward
         entered = self if forward is None else forward.operator
