@@ -166,7 +166,7 @@ class Memory:
 
     def hand(self, call: Callable[..., Any], inputs: Sequence[Any], out: Any) -> Any:
         """Hand over a call: to autograd if a gradient is all that torch has to see."""
-        if self.gradient and self.gradient.asked(inputs) and not special(inputs):
+        if self.gradient and not special(inputs) and self.gradient.asked(inputs):
             return self.gradient.call(call, self.names, inputs, out)
         return self.handed(*inputs, out=out)
 

@@ -45,10 +45,7 @@ class Gradient:
         """
         if out is not None:
             name = next(n for n, one in zip(names, inputs, strict=True) if learns(one))
-            raise ValueError(
-                f"{launcher.__name__}: {name} must not require a gradient where out is "
-                "given: leave that away, or call under torch.no_grad()"
-            )
+            refuse_out(launcher.__name__, name)
         return self.apply(launcher.__name__, self.forward or launcher, inputs)
 
     def apply(self, kernel: str, launcher: Any, inputs: Sequence[Any]) -> Any:
@@ -59,7 +56,8 @@ class Gradient:
         # As a level of torch.func enters the functions that it has taken apart: the
         # operators that this one calls go down to the next level by themselves.
         with torch._functorch.utils.enable_single_level_autograd_function():
-            return super(torch.autograd.Function, Differentiable).apply(*told)
+            above: Any = super(torch.autograd.Function, Differentiable)
+            return above.apply(*told)
 
 
 class Differentiable(torch.autograd.Function):  # type: ignore[misc]
@@ -142,6 +140,14 @@ def is_tensor(value: Any) -> bool:
 def learns(value: Any) -> bool:
     """Return whether a value is a tensor whose gradient somebody wants."""
     return is_tensor(value) and value.requires_grad
+
+
+def refuse_out(kernel: str, name: str) -> None:
+    """Raise ValueError for given memory, whose history autograd would not know."""
+    raise ValueError(
+        f"{kernel}: {name} must not require a gradient where out is given: leave that "
+        "away, or call under torch.no_grad()"
+    )
 
 
 def nothing(shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -29,15 +29,19 @@ class Entry:
         if DUAL._current_level >= 0:
             self.refuse_tangents(inputs)
         if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
-            return self.differentiated(*inputs)
+            return self.differentiated(keys, *inputs)
         away = moded() or transformed() or tensors[0].is_meta
         if not (away or any(map(is_wrapped, tensors))):
             return self.launch(*inputs)  # another turn would cost as much again
-        with torch._C._AutoDispatchBelowAutograd():
-            below = keys & torch._C._after_autograd_keyset
-            return self.overload.redispatch(below, *inputs)
+        return self.below(keys, *inputs)
 
-    def differentiated(self, *inputs: Any) -> Any:
+    def below(self, keys: Any, *inputs: Any) -> Any:
+        """Call what comes after autograd: the next mode or level, or the launch."""
+        with torch._C._AutoDispatchBelowAutograd():
+            after = keys & torch._C._after_autograd_keyset
+            return self.overload.redispatch(after, *inputs)
+
+    def differentiated(self, keys: Any, *inputs: Any) -> Any:
         """Raise ValueError for an input that requires a gradient."""
         for name, one in self.tensors(inputs):
             check_gradient(self.kernel, name, one)

@@ -14,6 +14,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from ..checks import Checks, check_gradient, fits
 from ..dispatch import Launches
+from ..gradients.function import refuse_out
 from ..launch_cache import tracing
 from ..repeats import several
 from ..support import dry, profiled, transformed, watched
@@ -85,6 +86,8 @@ class Operator(Entry):
                 what = "have the result's shape and dtype"  # no sizes, while traced
                 raise ValueError(f"{self.kernel}: {name} must {what}")
             check_gradient(self.kernel, name, target)
+            if one.requires_grad:
+                refuse_out(self.kernel, "an input")
             target.copy_(one)
         return targets if several_asked else out
 
@@ -93,13 +96,13 @@ class Operator(Entry):
         with dry():
             return self.checked(*inputs)
 
-    def differentiated(self, *inputs: Any) -> Any:
+    def differentiated(self, keys: Any, *inputs: Any) -> Any:
         """Return results for autograd to differentiate, if there is a gradient.
 
         The product and what its backward calls are operators, for what traces them.
         """
         if self.gradient is None:
-            return super().differentiated(*inputs)
+            return super().differentiated(keys, *inputs)
         every = self.tensors(inputs)
         name, first = next(one for one in every if one[1].requires_grad)
         where = "under torch.func" if transformed() else "on the meta device"
@@ -110,7 +113,14 @@ class Operator(Entry):
             )
         forward = self.gradient.forward
         entered = self if forward is None else forward.operator
-        return self.gradient.apply(self.kernel, entered.overload, inputs)
+        if not transformed():
+            return self.gradient.apply(self.kernel, entered.overload, inputs)
+
+        def lower(*inputs: Any) -> Any:
+            with torch.enable_grad():  # which other levels may ask for
+                return entered.below(keys, *inputs)
+
+        return self.gradient.apply(self.kernel, lower, inputs)
 
     @cached_property
     def asked(self) -> Mapping[str, tuple[Sequence, torch.dtype]]:
