@@ -33,7 +33,7 @@ def torch_operator(launches: Launches) -> Callable[[T], T]:
 
     The launcher goes on to launch by itself; calls that torch has to see, as of
     compilation, it hands to the operator. A gradient is refused unless the launcher has
-    one, and its tensors are plain.
+    one.
     """
 
     def registered(launcher: Any) -> Any:
@@ -103,14 +103,12 @@ class Operator(Entry):
         """
         if self.gradient is None:
             return super().differentiated(keys, *inputs)
-        every = self.tensors(inputs)
-        name, first = next(one for one in every if one[1].requires_grad)
-        where = "under torch.func" if transformed() else "on the meta device"
-        if first.is_meta:
-            raise ValueError(
-                f"{self.kernel}: {name} must not require a gradient {where}: call it "
-                "elsewhere, or under torch.no_grad()"
-            )
+        for name, one in self.tensors(inputs):
+            if one.is_meta and one.requires_grad:
+                raise ValueError(
+                    f"{self.kernel}: {name} must not require a gradient on the meta "
+                    "device: call it elsewhere, or under torch.no_grad()"
+                )
         forward = self.gradient.forward
         entered = self if forward is None else forward.operator
         if not transformed():
