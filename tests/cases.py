@@ -51,11 +51,12 @@ def names_in(script: str) -> list[str]:
     ]
 
 
-def in_interpreter(folder: Path, *command: str) -> str:
+def in_interpreter(folder: Path, *command: str, **variables: str) -> str:
     """What a script prints that runs beside a folder."""
     done = subprocess.run(
         [sys.executable, *command], cwd=folder, capture_output=True, text=True,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT),
+             **variables},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
