@@ -23,7 +23,7 @@ from gemmgen.output.builder import Report, build, check, outputs
 from gemmgen.output.job import source_name
 from gemmgen.render.meanings import NameTaken
 from gemmgen.select.plan import Plan, load
-from gemmgen.select.tuning_file import beside, read
+from gemmgen.select.tuning_file import tunings_for
 from gemmgen.spec.shapes import Shape
 
 if TYPE_CHECKING:
@@ -248,7 +248,7 @@ def explain(
 
     plan = _named(spec, name)
     sizes = Shape(*shape) if shape else explanation.DEFAULT
-    return explanation.argue(plan, sizes, target, [read(path) for path in beside(spec)])
+    return explanation.argue(plan, sizes, target, tunings_for(spec)[0])
 
 
 def plot_explanation(argument: "Argument", path: Path) -> None:

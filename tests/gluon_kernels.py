@@ -97,7 +97,7 @@ def kinds(plan: Plan) -> Iterator[dict[str, str]]:
     ]
     found: dict[str, str] = {}
     for name, mutant in made:
-        if not mutant.excuse("cpu") and not found.get(mutant.family):
+        if not mutant.equivalent and not found.get(mutant.family):
             found[mutant.family] = tried(plan, {name: mutant.source})
     yield from ({"name": name, "said": said} for name, said in found.items())
 

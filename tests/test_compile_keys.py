@@ -70,6 +70,34 @@ def test_calls_need_what_is_listed_and_each_key_is_one_text(name: str) -> None:
     assert len(compiled) > 20
 
 
+@pytest.mark.parametrize(
+    "name, told",
+    [
+        ("linear_bf16", False),
+        ("linear_bias_silu_residual", False),
+        ("gemm_tn_bf16", False),
+        ("linear_scales", True),  # row_scale [m]
+        ("gemm_nt_tf32", True),  # its results are stored by pointers
+    ],
+)
+def test_specialized_kernels_have_rows_told_apart_where_pointers_run_along_them(
+    name: str, told: bool
+) -> None:
+    plan = PLANS[name]
+    module = subject.load(ROOT / f"generated/{name}/__init__.py")
+    whole, other = (launched(plan, module, (m, 4096, 4096)) for m in (4080, 4088))
+    assert whole.tile == other.tile and whole.tile.schedule == "warp_specialized"
+    keys = [
+        dict(key.kinds)
+        for key in compile_keys(plan) if key.tile.schedule == "warp_specialized"
+    ]  # fmt: skip
+    assert keys and {"M" in kinds for kinds in keys} == {told}
+    kind = subject.runtime(module, "packed").kind
+    assert (kind(whole) != kind(other)) is told
+    rows = subject.runtime(module, "families").kind_of_rows
+    assert (rows(whole) != rows(other)) is told
+
+
 def test_offsets_of_64_bits_have_keys_of_their_own() -> None:
     plan = PLANS["gemm_nn_fp64"]
     module = subject.load(ROOT / "generated/gemm_nn_fp64/__init__.py")

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Rates, Tile
 from gemmgen.select import tuning_file
 from gemmgen.select.costs import Cost, Costs, costs_text, kind_of, read_costs
+from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.plan import Plan, load, plans
 from gemmgen.select.tile_text import parse_tile
 from gemmgen.select.tuning_file import Measured, Tuning
@@ -229,3 +231,39 @@ def test_shapes_are_spread_the_same_way_each_time() -> None:
     rows = [s.m for s in found]
     assert min(rows) < 8 and max(rows) > 4096
     assert 40 <= sum(48 <= m <= 1536 for m in rows) <= 90
+
+
+def test_a_spec_anywhere_has_the_costs_that_come_with_gemmgen(tmp_path: Path) -> None:
+    spec = tmp_path / "spec.yaml"
+    entry = "- {name: one, op: linear, dtype: fp16, epilogue: relu(acc)}\n"
+    spec.write_text(f"gemmgen: 1\ntargets: [sm_80, sm_90]\nkernels:\n{entry}")
+    (ours,) = tuning_file.built_in()
+    assert not ours.kernels
+    rows = {row.tile: row for row in load(spec)[0].rows if row.timed}
+    assert set(rows) <= set(ours.costs["bf16"].tiles) and len(rows) > 8
+    assert {row.architecture for row in rows.values()} == {90}
+    # Its own costs win, and its own rules are alone.
+    folder = tmp_path / tuning_file.FOLDER
+    folder.mkdir()
+    tile = parse_tile("tma 64x128x64 s4 w4")
+    costs = Costs(RATES, {tile: Cost(0.2, 2.0, 3.0, 6e-5)})
+    own = Tuning("One", "sm_90", {}, {}, None, {"bf16": costs})
+    (folder / "one.yaml").write_text(own.as_text())
+    assert {row.tile for row in load(spec)[0].rows if row.timed} == {tile}
+    rules = Measured((Rule((ANY, ANY, ANY), tile),), (), {})
+    ruled = Tuning("One", "sm_90", {}, {"one": rules})
+    (folder / "one.yaml").write_text(ruled.as_text())
+    assert not [row for row in load(spec)[0].rows if row.timed]
+
+
+def test_a_ring_with_fewer_stages_waits_for_blocks() -> None:
+    """Of a loop over tiles; programs beside each other wait at different times."""
+    *_, timed = COSTS.tiles
+    costs = COSTS.timed(replace(timed, stages=3), PLAIN, timed)
+    assert costs.block == 1.2 / 2 > COSTS.tiles[timed].block
+    assert COSTS.timed(timed, PLAIN, timed).block == COSTS.tiles[timed].block
+    deep = parse_tile("tma 64x128x64 s8 w4")
+    assert COSTS.timed(replace(deep, stages=3), PLAIN, deep).block == 0.18
+    hidden = parse_tile("warp_specialized 128x128x64 s3 w4")  # in 2 * 0.3 us
+    quick = Costs(RATES, {hidden: Cost(0.3, 1.0, 5.8, 8e-5)})
+    assert quick.timed(replace(hidden, stages=2), PLAIN, hidden).block == 0.6

@@ -61,6 +61,17 @@ def derivatives(epilogue: str) -> dict[str, str]:
             {"dacc": "where(acc > 0, grad_y, 0)", "db": "where(acc > 0, 0, grad_y)"},
         ),
         (
+            "leaky_relu(acc, b[n])",
+            {
+                "dacc": "grad_y * where(acc > 0, 1, b)",
+                "db": "where(acc > 0, 0, grad_y) * acc",
+            },
+        ),
+        (
+            "hardswish(acc)",
+            {"dacc": "where(acc <= -3, 0, grad_y * where(acc < 3, acc / 3 + 0.5, 1))"},
+        ),
+        (
             "square(acc + b[n]) + acc",
             {
                 "grad_square_1": "grad_y",

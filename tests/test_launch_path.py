@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from gemmgen.output.folder import SHARED  # noqa: E402
+from gemmgen.schedules import SCHEDULES  # noqa: E402
 from generated._runtime import (  # noqa: E402
     checks,
     dispatch,
@@ -867,6 +868,46 @@ def test_parts_fill_the_processors() -> None:
     assert tile("split_k", split_k=5).splits(500, 16, 132) == 5
 
 
+def test_programs_that_walk_have_tiles_of_one_part_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As many programs for each part as there are SMs for, in whole turns."""
+    walking = {name for name, row in SCHEDULES.items() if row.persistent}
+    assert walking == set(tile_.WALKING)
+    monkeypatch.setattr(table_, "num_sms", lambda device: 132)
+    fill = tile("warp_specialized", split_k=tile_.FILL, m=128, n=128, k=64)
+    grid = table_.GRIDS["warp_specialized"]
+    assert grid(fill, (256, 16 * 128, 10**6), CPU) == (32, 4)
+    assert grid(fill, (256, 50 * 128, 10**6), CPU) == (100, 1)
+    twice = fill._replace(split_k=2 * tile_.FILL)
+    for columns in range(1, 140):
+        tiles, parts = columns, twice.splits(columns, 10**6, 132)
+        programs, found = grid(twice, (128, columns * 128, 10**6), CPU)
+        assert found == parts and programs * parts <= 132
+        turns = -(-tiles // programs)
+        assert turns == -(-tiles * parts // 132) <= 2  # as costs have it
+        assert (parts + 1) * -(-tiles // 2) > 132  # no more would fit
+    many = fill._replace(split_k=64)
+    assert grid(many, (128, 8 * 128, 64), CPU) == (2, 64)
+
+
+def test_parts_meet_in_room_for_every_tile_though_programs_are_fewer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(table_, "num_sms", lambda device: 4)
+    shared = tile("warp_specialized", split_k=2, m=16, n=32, warps=8)
+    grid = table_.GRIDS["warp_specialized"]
+    made = launch.Launch(None, shared, CPU, (160, 32, 64), grid, (), (), splits=True)
+    assert made.programs == (2, 2) and made.meeting == (10, 2)
+    assert made.scalars == (160, 32, 64, 2)
+    monkeypatch.setattr(
+        torch.cuda, "is_current_stream_capturing", lambda: True, raising=False
+    )
+    parts, counts = made.workspace()
+    assert parts.numel() == 10 * 2 * 16 * 32
+    assert counts.numel() == 10 * 2  # of two groups of warps each
+
+
 RATES = tile_.Rates(2, 2, 1.0, 4e6, 2e7, 3e6, 2.0, 8e4)
 LARGE = tile("tma", m=128, n=128, k=64, block=0.4, once=2.0, launch=3.0, rates=RATES)
 SMALL = LARGE._replace(m=16, n=64, block=0.05, once=1.0)
@@ -891,6 +932,18 @@ def test_of_timed_tiles_the_fastest_serves(
     assert table_.select(table, CPU, sizes, lambda _: ()) is table[row]
     others = table_.select(table, CPU, sizes, lambda name: [BAD] * (name == "tma"))
     assert others is table[0 if row == 0 else 3]
+
+
+@pytest.mark.parametrize("columns", [1, 4])
+def test_no_tile_serves_that_needs_more_programs_than_a_grid_has(columns: int) -> None:
+    """CUDA's limit along the first axis; tiles of more columns serve what is beyond."""
+    table = (tile("gemv", 80, 1, ANY, ANY, n=columns), tile("tiled"))
+    most = columns * (2**31 - 1)
+    for N, row in ((most, 0), (most + 1, 1)):
+        found = table_.select(table, CPU, (1, N, 16), lambda _: ())
+        assert found is table[row]
+        programs = table_.GRIDS[found.schedule](found, (1, N, 16), CPU)
+        assert programs[0] < 2**31
 
 
 def test_work_is_counted() -> None:

@@ -275,7 +275,7 @@ def test_its_cases_end_and_begin_rings_and_turns() -> None:
         assert all(case.n % 16 == case.k % 16 == 0 and plain(case) for case in made)
         with consan.few_programs(module):
             sizes = (made[-1].m, made[-1].n, made[-1].k)
-            (programs,) = table.one_an_sm(row, sizes, None)
+            programs, _ = table.one_an_sm(row, sizes, None)
             assert row.tiles(*sizes[:2]) > programs
     other = subject.Variant(Block(16, 64, 128), (), "tma")
     assert not list(cases(one, other, "consan"))

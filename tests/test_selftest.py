@@ -9,7 +9,8 @@ import pytest
 
 from gemmgen.output import alone
 from gemmgen.output.folder import SHARED
-from gemmgen.render.parts import LAUNCHER
+from gemmgen.render import render
+from gemmgen.render.parts import LAUNCHER, file_of
 from gemmgen.select.plan import load
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.faults.boxes import box_families
@@ -19,12 +20,13 @@ from gemmgen.verification.mutate import host_excuses, selftest
 from gemmgen.verification.mutate.host_mutants import host_mutants, on_the_device
 from gemmgen.verification.mutate.mutants import mutants, mutated
 from gemmgen.verification.mutate.selftest import Kill, kill_table, self_test
-from gemmgen.verification.mutate.shared_trial import trial_plans, written
+from gemmgen.verification.mutate.shared_trial import callers_of, trial_plans, written
 from gemmgen.verification.run.pool import run_launches, run_properties
 from gemmgen.verification.run.process import Subject
 from tests import folders
 
 TRIED = trial_plans()[-2:]
+ROW_DOT = ("_runtime/device.py", "row_dot")
 EVERY = frozenset(range(1000))
 """The lines of any module."""
 Check = Callable[[str, Subject], bool]
@@ -122,7 +124,7 @@ def test_what_launchers_share_is_tried_by_kernels_of_its_own(
     assert (outcome.kernel, outcome.status) == (file, "passed")
     made = list(host_mutants(file, alone.shared_texts()[file]))
     assert [one.mutant for one in kills] == [one.name for one in made]
-    tried = sum(not one.excuse("cpu") for one in made)
+    tried = sum(not one.equivalent for one in made)
     each = 2 * len(TRIED)  # of the healthy kernels too
     assert len(asked) == each * (tried + 1)
 
@@ -220,7 +222,8 @@ def test_several_results_have_the_faults_of_one() -> None:
 
 @pytest.mark.slow
 def test_kernels_by_which_shared_modules_are_tried_are_healthy(tmp_path: Path) -> None:
-    healthy = [written(tmp_path / one.name, one, {}) for one in trial_plans()]
+    plans = [*trial_plans(), *(one for one, _ in callers_of(*ROW_DOT))]
+    healthy = [written(tmp_path / one.name, one, {}) for one in plans]
     outcomes = [
         *run_launches(healthy, "quick", 0),
         *run_properties(healthy, "cpu", "quick", 0),
@@ -228,6 +231,14 @@ def test_kernels_by_which_shared_modules_are_tried_are_healthy(tmp_path: Path) -
     assert [(one.status, one.detail) for one in outcomes] == [("passed", "")] * len(
         outcomes
     )
+
+
+def test_products_of_rows_are_tried_by_tiles_of_several_columns() -> None:
+    """Those of one column need no mask of columns."""
+    for plan, file in callers_of(*ROW_DOT):
+        assert file is not None
+        assert "row_dot(" in render.files(plan, "spec.yaml")[file_of(plan, file)]
+        assert max(tile.n for _, tile in plan.tiles if tile.schedule == file) > 1
 
 
 def test_every_excuse_is_of_a_mutant() -> None:

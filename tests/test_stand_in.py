@@ -60,6 +60,7 @@ from gemmgen.verification.stand_in.installation import install
 
 driver = install()
 (encode,) = (one for name, one in vars(driver.utils).items() if "tma" in name)
+driver.capturing()
 made = encode(1 << 20, 3, 1, 9, [64, 64], (7, 64), (64, 1), 0)
 assert (made.address, made.shape) == (1 << 20, (7, 64))
 try:

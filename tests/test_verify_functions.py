@@ -3,12 +3,16 @@
 The kernel text is run in NumPy with the errors that a GPU's instructions may have.
 """
 
+import ast
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gemmgen.base.version import RUNTIME_SOURCES
 from gemmgen.tables.functions import OPS, Op
 from gemmgen.verification.oracle.bounded import ARITHMETIC, Bounded, applied, exactly
 
@@ -30,6 +34,7 @@ MEANING = {
     "log": torch.log,
     "sqrt": torch.sqrt,
     "rsqrt": torch.rsqrt,
+    "ndtr": torch.special.ndtr,
     "erf": torch.erf,
     "abs": torch.abs,
     "square": torch.square,
@@ -69,6 +74,7 @@ class FakeTriton:
     class PropagateNan:
         ALL = "all"
 
+    float64 = np.dtype(np.float64)
     abs = staticmethod(np.abs)
     where = staticmethod(lambda c, x, y: single(np.where(c, x, y)))
 
@@ -118,20 +124,31 @@ def fast_exp2(x):
 def fast_divide(x, y):
     """The same; beyond 2^126 a quotient is 0, or NaN of infinities."""
     beyond = (np.abs(y) > 2.0**126) & np.isfinite(x)
-    return flushed(nudged(np.where(beyond, 0 * x, x / y).astype(np.float32), 2))
+    quotient = np.true_divide(np.asarray(x), np.asarray(y))  # one of `Single` is off
+    return flushed(nudged(np.where(beyond, 0 * x, quotient).astype(np.float32), 2))
 
 
 def single(values):
     return np.asarray(values, dtype=np.float32).view(Single)
 
 
-FAST = (fast_divide, fast_exp2)
+def of_device(name: str, scope: dict[str, Any]) -> Any:
+    """A function of `_runtime/device.py`, of these names, without Triton."""
+    module = ast.parse((RUNTIME_SOURCES / "device.py").read_text(encoding="utf-8"))
+    (function,) = (one for one in module.body if getattr(one, "name", "") == name)
+    function.decorator_list = []
+    exec(compile(ast.Module([function], []), name, "exec"), scope)
+    return scope[name]
+
+
+SCOPE = {"tl": FakeTriton, "fast_divide": fast_divide, "fast_exp2": fast_exp2}
+SCOPE["normal_cdf"] = of_device("normal_cdf", dict(SCOPE))
 
 
 def as_kernel(row: Op, *arguments):
     """A row's Triton text, run on fp32 arrays."""
     names = dict(zip(row.parameters, map(single, arguments), strict=True))
-    scope = {"tl": FakeTriton, **names, **{one.__name__: one for one in FAST}}
+    scope = {**SCOPE, **names}
     with np.errstate(all="ignore"):
         for step in row.steps:
             exec(step, scope)

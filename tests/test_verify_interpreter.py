@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from triton.runtime.interpreter import TensorHandle
 
 from gemmgen.verification.interpret import hardware, interpreter, orders
-from gemmgen.verification.interpret.memory import Memory, OutOfBounds
+from gemmgen.verification.interpret.memory import Memory, OutOfBounds, Unclean
+from gemmgen.verification.interpret.workspace import Workspace
 
 KERNEL = """
 import sys
@@ -62,6 +63,92 @@ def test_programs_that_meet_run_in_other_orders() -> None:
     assert len({tuple(one) for one in found}) == 5
     orders.begin(7)
     assert [orders.next_order(positions) for _ in range(5)] == found
+
+
+class Played:
+    """Two programs that each keep a part, in the order that a test plays."""
+
+    def __init__(self) -> None:
+        self.parts, self.counts = torch.zeros(16), torch.zeros(1, dtype=torch.int32)
+        self.now = 0
+        self.workspace = Workspace(self.parts, self.counts, lambda: self.now)
+
+    def places(self, part: int) -> np.ndarray:
+        """The addresses of a part."""
+        at = self.parts.data_ptr() + 4 * np.arange(4 * part, 4 * part + 4)
+        return at.astype(np.uint64)
+
+    def keeps(self, part: int) -> None:
+        """The program of this number stores its part."""
+        self.now = part
+        self.workspace.stores(self.places(part))
+
+    def counts_it(self, part: int, order: str = "ACQUIRE_RELEASE") -> None:
+        """It passes a barrier, and counts."""
+        self.now = part
+        self.workspace.waits()
+        self.workspace.counts_with(order)
+
+
+def test_parts_of_k_are_read_once_all_are_counted() -> None:
+    played = Played()
+    assert played.parts.isnan().all()
+    for part in (1, 0):
+        played.keeps(part)
+        played.counts_it(part)
+    for part in (0, 1):
+        played.workspace.loads(played.places(part))
+    played.workspace.finish()
+    other = torch.zeros(4)
+    played.workspace.loads(other.data_ptr() + 4 * np.arange(4, dtype=np.uint64))
+
+
+def test_a_part_of_k_that_may_not_be_there_is_not_read() -> None:
+    played = Played()
+    played.keeps(1)
+    played.workspace.counts_with("ACQUIRE_RELEASE")  # before a barrier
+    played.keeps(0)
+    played.counts_it(0)
+    played.workspace.loads(played.places(0))
+    with pytest.raises(Unclean, match="may not be there yet"):
+        played.workspace.loads(played.places(1))
+    relaxed = Played()
+    relaxed.keeps(1)
+    relaxed.counts_it(1, "RELAXED")
+    relaxed.keeps(0)
+    relaxed.counts_it(0)
+    with pytest.raises(Unclean, match="may not be there yet"):
+        relaxed.workspace.loads(relaxed.places(1))
+    ahead = Played()
+    ahead.keeps(1)
+    ahead.counts_it(1)
+    ahead.keeps(0)  # and does not count
+    with pytest.raises(Unclean, match="may not be there yet"):
+        ahead.workspace.loads(ahead.places(1))
+
+
+def test_who_has_counted_a_part_of_one_tile_counts_that_of_the_next_too() -> None:
+    played = Played()
+    for part in (1, 3, 0):  # of two tiles, all but the second part of program 0
+        played.keeps(part)
+        played.counts_it(part)
+    played.workspace.loads(played.places(1))
+    played.workspace.stores(played.places(2))
+    with pytest.raises(Unclean, match="may not be there yet"):
+        played.workspace.loads(played.places(3))
+    played.counts_it(0)
+    played.workspace.loads(played.places(3))
+
+
+def test_parts_of_k_have_places_of_their_own_and_counts_end_at_zero() -> None:
+    played = Played()
+    played.keeps(1)
+    played.now = 0
+    with pytest.raises(Unclean, match="where another was"):
+        played.workspace.stores(played.places(1))
+    played.counts[0] = 1
+    with pytest.raises(Unclean, match="not zero after"):
+        played.workspace.finish()
 
 
 def described(matrix: torch.Tensor, columns: int = 16) -> None:

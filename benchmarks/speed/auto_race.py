@@ -1,10 +1,11 @@
-"""Races the tuned kernels against those that the model chooses with nothing measured.
+"""Races the tuned kernels against those built where no tuning file lies.
 
     python benchmarks/speed/auto_race.py [--report FILE.md] [--budget SECONDS] [NAME...]
 
 The suite's kernels are built twice, beside the tuning file and in a folder without
 one, and timed in interleaved rounds of one process. The ratio is the tuned kernel's
-time over the other's: what `tiles: auto` reaches of a tuned table.
+time over the other's: what `tiles: auto` reaches of a tuned table, by the costs of
+tiles that come with gemmgen where there are some, else by the model.
 """
 
 import argparse
@@ -88,8 +89,8 @@ def raced(
 def report(rows: Sequence[Row], facts: dict[str, str]) -> str:
     """A table by kernel, then one by shape, in Markdown."""
     lines = [
-        "Made by `python benchmarks/speed/auto_race.py`: the suite with tables that "
-        "the model chose (auto) and with those of the tuning file (tuned), "
+        "Made by `python benchmarks/speed/auto_race.py`: the suite with tables built "
+        "without a tuning file (auto) and with those of the tuning file (tuned), "
         "interleaved.",
         f"Aim: a geometric mean of {AIM} over the suite.",
         "",

@@ -17,11 +17,21 @@ RUNTIME_SOURCES = _PACKAGE / "runtime"
 
 
 def template_root() -> Path:
-    """The folder of templates: inside the wheel, or beside gemmgen in a checkout."""
-    for folder in (_PACKAGE / "_templates", _PACKAGE.parent / "templates"):
+    """The folder of templates."""
+    return _root("templates")
+
+
+def tuning_root() -> Path:
+    """The folder of gemmgen's own tuning files."""
+    return _root("tuning")
+
+
+def _root(name: str) -> Path:
+    """A folder of data: inside the wheel, or beside gemmgen in a checkout."""
+    for folder in (_PACKAGE / f"_{name}", _PACKAGE.parent / name):
         if folder.is_dir():
             return folder
-    raise FileNotFoundError("gemmgen: template files are missing from this install")
+    raise FileNotFoundError(f"gemmgen: its {name} are missing from this install")
 
 
 def black_style() -> str:
@@ -37,6 +47,7 @@ def digest() -> str:
     for kind, root, pattern in (
         ("source", _PACKAGE, "*.py"),
         ("template", template_root(), "*.jinja"),
+        ("tuning", tuning_root(), "*.yaml"),
     ):
         for path in sorted(root.rglob(pattern)):
             data = hashlib.sha256(path.read_bytes()).hexdigest()

@@ -98,6 +98,8 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
     parts = parts_of(sizes, tile, target)
     turns = math.ceil(tiles * parts / target.sms)
+    if schedule.persistent:  # each program has tiles of one part
+        turns = math.ceil(tiles / max(1, target.sms // parts))
     together = min(1 if schedule.persistent else resident(tile, product, target), turns)
     blocks = math.ceil(math.ceil(k / tile.k) / parts)
     starts = row_bytes(sizes, product)

@@ -1,8 +1,8 @@
 """Sums and products of expressions, without what would say nothing: 0 * x, 1 * x.
 
-What is a choice between numbers stays one: g * where(c, 0, 1) is where(c, 0, g), which
-drops a g that is not finite as torch's derivatives do. A sign is multiplied with, as in
-torch: 0 * inf is NaN.
+What is a choice between numbers, or of 0, stays one: g * where(c, 0, 1) is
+where(c, 0, g), which drops a g that is not finite as torch's derivatives do. A sign is
+multiplied with, as in torch: 0 * inf is NaN.
 """
 
 from gemmgen.epilogue.expression import Binary, Call, Negate, Node, Number
@@ -47,8 +47,12 @@ def times(x: Node, y: Node) -> Node:
             return negated(times(x, inside))
         case other, Binary("/", Number(1.0), divisor):
             return over(other, divisor)
-        case other, Call("where", (condition, left, right)) if _is_choice(y):
+        case other, Call("where", (condition, left, right)) if _is_choice(
+            y
+        ) or ZERO in (left, right):
             return where(condition, times(other, left), times(other, right))
+        case other, Binary("*", Call("where") as choice, factor) if _is_choice(choice):
+            return times(times(other, choice), factor)
     return Binary("*", x, y)
 
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from gemmgen.epilogue.expression import Call, Name, Node, names, walk
 from gemmgen.tables.functions import OPS
 
+_POLYNOMIALS = ("erf", "normal_cdf")
+"""Functions that keep several values of an element at once."""
+
 
 @dataclass(frozen=True)
 class Axes:
@@ -130,7 +133,7 @@ class Epilogue:
         polynomial, such as that of the error function, has more on the way.
         """
         rows = [OPS[name] for name in self.functions if name in OPS]
-        polynomials = sum(3 for row in rows if "erf" in row.triton)
+        polynomials = sum(3 for row in rows if any(map(row.triton.count, _POLYNOMIALS)))
         helpers = sum(not row.in_place for row in rows)
         matrices = sum(len(operand.axes) == 2 for operand in self.operands)
         return polynomials + helpers + matrices

@@ -42,12 +42,12 @@ _SHARED = {
     "operators.elementwise": {"Elementwise"},
     "operators.operator": {"torch_operator"},
     "device": {
-        "aligned", "finishes", "load_once", "span", "span_in", "split_range",
+        "aligned", "finishes", "row_dot", "span", "span_in", "split_range",
         "sum_splits", "swizzle",
     },
     "blocks": {
-        "boxes_of", "buffers", "cut", "part_buffers", "ring", "store_buffers",
-        "store_piece",
+        "boxes_of", "buffers", "cut", "finishes_sums", "part_buffers", "ring",
+        "store_buffers", "store_piece", "sums_of_splits",
     },
     "pipeline": {"multiply", "parts_of", "specialize", "tiles_of"},
     "functions": {op.name for op in OPS.values() if not op.in_place},
@@ -75,7 +75,7 @@ _ATTRIBUTES = {
     "tl": {
         "arange", "cdiv", "constexpr", "dot", "full", "load", "maximum", "minimum",
         "program_id", "store", "where", "zeros", "PropagateNan", "assume", "atomic_add",
-        "debug_barrier", "int64", "num_programs", "range", "sum",
+        "debug_barrier", "int64", "num_programs", "range",
         *(row.triton for row in DTYPES.values()),
         *(op.triton[3:] for op in OPS.values() if op.in_place),
     },

@@ -12,8 +12,8 @@ _IN_LAUNCHERS = ("batch", "out", "out_", "schedules", "sizes", "tile")
 _IN_KERNELS = (
     *("acc", "first_m", "first_n", "k", "k_begin"),
     *("k_end", "k_iter", "loads", "operand_empty"),
-    *("operand_full", "operands", "part", "parts", "products", "start", "step", "sums"),
-    *("tile_m", "tile_n", "tiles", "wave"),
+    *("operand_full", "operands", "part", "parts", "place", "start"),
+    *("step", "sums", "tile_m", "tile_n", "tiles", "wave"),
 )
 OF_TRITON = (
     *(

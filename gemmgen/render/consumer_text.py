@@ -79,10 +79,9 @@ class ConsumerText(KernelText):
         return buffers(self.plan.operands, stored)
 
     def buffer_of(self, name: str) -> str:
-        """The buffer that holds a part of a consumer's operand or result."""
-        other = self.buffers[name]
-        if other or any(one.name == name for one in self.matrices):
-            return f"{other or name}_smem[part].index(CONSUMER)"
+        """The buffer of its own of a part of a consumer's operand or result."""
+        if any(one.name == name for one in self.matrices):
+            return f"{name}_smem[part].index(CONSUMER)"
         return f"cut({name}_smem.index(CONSUMER), 0, acc.shape[0])"
 
     @property
@@ -150,11 +149,20 @@ class ConsumerText(KernelText):
         if self.matrices:  # all parts of them come together
             lines.append("if part == 0:")
             lines.append("    mbarrier.wait(operand_full.index(CONSUMER), wave & 1)")
-        lines += [
-            f"{one.name} = {self.buffer_of(one.name)}.load(acc.type.layout){one.cast}"
-            for one in self.matrices
-        ]
+        for one in self.matrices:
+            part = f"{one.name}_part"
+            lines.append(f"{part} = {self.buffer_of(one.name)}")
+            lines.append(f"{one.name} = {part}.load(acc.type.layout){one.cast}")
         return lines
+
+    @property
+    def decorator(self) -> str:
+        """`@gluon.jit`, told that M needs no kernel of its own where no pointer runs.
+
+        Of an M that is a multiple of 16 masks of pointers along it are wider.
+        """
+        told = "" if "m" in self._pointer_axes else '(do_not_specialize=["M"])'
+        return f"@gluon.jit{told}"
 
     @property
     def _pointer_axes(self) -> list[str]:
@@ -169,11 +177,11 @@ class ConsumerText(KernelText):
         results = self.plan.results
         if not self.described("results"):
             return self.stores_by_pointers
-        parts = [(one, f"{one.name}_part") for one in results]
-        own = [one for one in results if not self.buffers[one.name]]
+        parts = [(one, f"{self.buffers[one.name] or one.name}_part") for one in results]
+        own = [one for one, part in parts if part == f"{one.name}_part"]
         return [
             *["tma.store_wait(0)"] * bool(own),
-            *(f"{part} = {self.buffer_of(one.name)}" for one, part in parts),
+            *(f"{one.name}_part = {self.buffer_of(one.name)}" for one in own),
             *(f"{part}.store({self.stored(one)})" for one, part in parts),
             "hopper.fence_async_shared()",
             *(
@@ -188,11 +196,20 @@ class ConsumerText(KernelText):
         return ["first_m += acc.shape[0]"] * self.swap_ab
 
     @property
+    def stored_whole(self) -> list[str]:
+        """What a tile waits for whose results lie where its operands were."""
+        return ["tma.store_wait(0)"] * self.shares
+
+    @property
     def freed(self) -> list[str]:
-        """What gives the operands' buffers back."""
-        waits = ["tma.store_wait(0)"] * self.shares
-        arrives = ["mbarrier.arrive(operand_empty.index(CONSUMER))"]
-        return [*waits, *arrives] if self.matrices else []
+        """What gives the operands' buffers back; they come for every part of K."""
+        if not self.matrices:
+            return []
+        return [
+            "else:  # operands come with every split",
+            "    mbarrier.wait(operand_full.index(CONSUMER), wave & 1)",
+            "mbarrier.arrive(operand_empty.index(CONSUMER))",
+        ]
 
     @property
     def last_stores(self) -> list[str]:

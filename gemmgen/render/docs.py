@@ -20,6 +20,7 @@ from gemmgen.epilogue.expression import (
     spell,
     substituted,
 )
+from gemmgen.render.kernel_text import KernelText
 from gemmgen.render.launcher_text import LauncherText
 from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
@@ -164,7 +165,9 @@ class Description:
 
     def schedule_doc(self, file: str) -> str:
         """The docstring of the file of a schedule, or of several with one kernel."""
-        title = "; ".join(SCHEDULES[name].title for name in self.plan.files[file])
+        row = SCHEDULES[file]
+        splits = KernelText(self.plan, row).splits
+        title = row.title_of_splits if splits else row.title
         return f'"""{title[0].upper()}{title[1:]}."""'
 
     @property

@@ -199,53 +199,29 @@ class KernelText:
         return f"{sum_} = tl.dot({', '.join(arguments)})"
 
     @property
-    def streamed(self) -> list[Matrix]:
-        """A row of A, and right sides whose rows stream past it."""
-        rights = [one.transpose for one in self.plan.contraction.rhs]
-        return [self.plan.contraction.lhs, *rights]
-
-    @property
-    def streamed_loads(self) -> list[str]:
-        """Their loads: what streams is read once."""
-        first, *others = self.streamed
-        address = "{0}_ptr + {0}_offs, mask={1}"
-        return [
-            f"{first.name} = tl.load("
-            f"{address.format(first.name, first.mask)}, other=0.0)",
-            *(
-                f"{one.name} = load_once({address.format(one.name, one.mask)})"
-                for one in others
-            ),
-        ]
-
-    @property
-    def products(self) -> dict[str, str]:
-        """A right block times a row of A, element by element, in the sums' type.
-
-        By the name of what holds them until they are summed.
-        """
-        same = self.plan.dtype == self.plan.accumulator
-        cast = "" if same else f".to({self.accumulator})"
-        lhs, rhs = self.plan.contraction.lhs, self.plan.contraction.rhs
+    def row_dots(self) -> dict[str, str]:
+        """By each sum, what `row_dot` takes: a row of A, rows that stream past it."""
+        contraction = self.plan.contraction
         return {
-            name: f"{one.name}{cast} * {lhs.name}{cast}"
-            for name, one in zip(self._products, rhs, strict=True)
+            sum_: grouped(
+                [
+                    self._rows(contraction.lhs, "m"),
+                    self._rows(right, "n"),
+                    ["K", "INDEX", "BLOCK_K", self.accumulator],
+                ],
+                indent=4,
+            )
+            for sum_, right in contraction.products.items()
         }
 
-    @property
-    def sums_of_products(self) -> list[str]:
-        """The statements that sum them, a row of the result."""
-        sums = self.plan.contraction.accumulators
+    def _rows(self, matrix: Matrix, axis: str) -> list[str]:
+        """A matrix as rows along K: where they begin, their stride, which exist."""
         return [
-            f"{sum_} = tl.sum({products}, axis=1)[None, :]"
-            for sum_, products in zip(sums, self._products, strict=True)
+            f"{matrix.name}_ptr",
+            f"offs_{axis} * {matrix.stride(axis)}",
+            matrix.stride("k"),
+            f"mask_{axis}",
         ]
-
-    @property
-    def _products(self) -> list[str]:
-        """What holds the products of each sum: `products`, or of several of that."""
-        sums = self.plan.contraction.accumulators
-        return [f"products_{one}" for one in sums] if sums[1:] else ["products"]
 
     @property
     def blocks(self) -> list[str]:

@@ -20,8 +20,8 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 """
 _BLOCKS = (
-    *("boxes_of", "buffers", "cut", "part_buffers", "ring", "store_buffers"),
-    "store_piece",
+    *("boxes_of", "buffers", "cut", "finishes_sums", "part_buffers", "ring"),
+    *("store_buffers", "store_piece", "sums_of_splits"),
 )
 _HOPPER = "from triton.experimental.gluon.language.nvidia"
 
@@ -73,12 +73,12 @@ class ScheduleText:
         offsets = "offs_" in self._addressed
         used = {
             "aligned": text.aligns,
-            "finishes": text.splits,
-            "load_once": row.memory_bound,
+            "finishes": text.splits and not row.specialized,
+            "row_dot": row.memory_bound,
             "span": not row.specialized and offsets,
             "span_in": row.specialized and offsets,
-            "split_range": text.splits,
-            "sum_splits": text.splits,
+            "split_range": text.splits and not row.specialized,
+            "sum_splits": text.splits and not row.specialized,
             "swizzle": not row.memory_bound,
         }
         return [name for name, needed in used.items() if needed]
@@ -89,7 +89,11 @@ class ScheduleText:
         if not isinstance(text, SpecializedText):
             return []
         calls = "\n".join([*text.shared, *text.stores])
-        return [name for name in _BLOCKS if re.search(rf"\b{name}\(", calls)]
+        always = ("finishes_sums", "sums_of_splits")
+        return [
+            name for name in _BLOCKS
+            if name in always or re.search(rf"\b{name}\(", calls)
+        ]  # fmt: skip
 
     @property
     def _pipeline_functions(self) -> list[str]:

@@ -30,7 +30,7 @@ class Role:
     def signature(self) -> str:
         """Its function's parameters."""
         constants = [f"{name}: tl.constexpr" for name in self.constants]
-        passed = [*self.names, "loads", "M, N, K"]
+        passed = [*self.names, "loads", "M, N, K, SPLIT_K"]
         return grouped([passed, constants])
 
 
@@ -61,6 +61,8 @@ class SpecializedText(ConsumerText):
             ),
             *(f"{name}_smem" for name in self._own_buffers),
             *self.operand_barriers,
+            "partials_ptr",
+            "counters_ptr",
             *self.strides,
         ]
         return Role(_SUMS, names, (*self.schedule.constants, "CONSUMER"))
@@ -76,7 +78,7 @@ class SpecializedText(ConsumerText):
         lhs, rhs = self.plan.contraction.lhs, self.plan.contraction.first
         inputs = [self.moved_by(one.name) for one in (lhs, rhs)]
         operands = _OPERANDS if self.matrices else "()"
-        passed = ["consume", _SUMS, *inputs, operands, "M", "N", "K"]
+        passed = ["consume", _SUMS, *inputs, operands, "M", "N", "K", "SPLIT_K"]
         how = [
             f"A_K_MAJOR={along_k(lhs)}",
             f"B_K_MAJOR={along_k(rhs)}",

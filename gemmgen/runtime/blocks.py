@@ -5,12 +5,15 @@ with buffers and a sum of its own. Tensor descriptors move pieces in boxes of on
 but the last piece where it is smaller, which has a descriptor of its own.
 """
 
+import math
+
+import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
-from .device import tma_load, tma_store
+from .device import counts_last, splits_of, tma_load, tma_store
 from .tile import MOST_STORED, most_columns, pieces
 
 MOST_STORED = gl.constexpr(MOST_STORED)
@@ -203,3 +206,80 @@ def wait_for_products(sums, PENDING: gl.constexpr):
         return (waited,)
     else:
         return waited
+
+
+@gluon.constexpr_function
+def size_of(sums):
+    """How many elements several sums have together."""
+    return sum(math.prod(one.shape) for one in sums)
+
+
+@gluon.jit
+def flat(acc):
+    """A sum as a vector, of which every thread has four elements beside each other.
+
+    Of 16 rows and 8 columns wgmma leaves a thread two each, the rows 8 apart.
+    """
+    cut = acc.reshape((acc.shape[0] // 16, 2, 8, acc.shape[1] // 8, 4, 2))
+    return cut.permute((0, 3, 2, 4, 1, 5)).reshape((acc.shape[0] * acc.shape[1],))
+
+
+@gluon.jit
+def like(acc, vector):
+    """Such a vector as the sum again that it would be of."""
+    cut = vector.reshape((acc.shape[0] // 16, acc.shape[1] // 8, 8, 4, 2, 2))
+    total = cut.permute((0, 4, 2, 1, 3, 5)).reshape(acc.shape)
+    return gl.convert_layout(total, acc.type.layout)
+
+
+@gluon.jit
+def offsets_in(vector):
+    """The offset of each element of a vector."""
+    return gl.arange(0, vector.shape[0], layout=vector.type.layout)
+
+
+@gluon.jit
+def sum_vectors(kept, first_ptr, SPLIT_K, STEP: gl.constexpr):
+    """The sum of vectors like the one `kept`, each STEP elements after the other."""
+    LAYOUT: gl.constexpr = kept.type.layout
+    offs = offsets_in(kept)
+    total = gl.zeros(kept.shape, gl.float32, LAYOUT)
+    for i in range(SPLIT_K):
+        total += tl.load(first_ptr + i * STEP + offs, cache_modifier=".cg")
+    return total
+
+
+@gluon.jit
+def finishes_sums(sums, partials_ptr, counters_ptr, place, SPLIT_K):
+    """Keep a consumer's sums of this split of K; tell whether all splits are there now.
+
+    Its slice of a tile has a `place` and a count of its own. K in one part is all.
+    """
+    if SPLIT_K == 1:
+        return True
+    else:
+        SIZE: gl.constexpr = size_of(sums)
+        sum_ptr = splits_of(partials_ptr, place, SPLIT_K, SIZE)
+        sum_ptr += tl.program_id(1) * SIZE
+        for i in gl.static_range(len(sums)):
+            kept = flat(sums[i])
+            tl.store(sum_ptr + offsets_in(kept), kept)
+            sum_ptr += kept.shape[0]
+        return counts_last(counters_ptr + place, SPLIT_K)
+
+
+@gluon.jit
+def sums_of_splits(sums, partials_ptr, counters_ptr, place, SPLIT_K):
+    """The sums of all splits of K, added in their order, whoever came last."""
+    if SPLIT_K == 1:
+        return sums
+    else:
+        SIZE: gl.constexpr = size_of(sums)
+        tl.store(counters_ptr + place, 0)  # as the next launch wants it
+        sum_ptr = splits_of(partials_ptr, place, SPLIT_K, SIZE)
+        totals = ()
+        for i in gl.static_range(len(sums)):
+            kept = flat(sums[i])
+            totals += (like(sums[i], sum_vectors(kept, sum_ptr, SPLIT_K, SIZE)),)
+            sum_ptr += kept.shape[0]
+        return totals

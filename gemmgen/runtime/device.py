@@ -1,6 +1,6 @@
 """Functions of the device that kernels call.
 
-The order of tiles and their offsets, splits of K, fast division.
+The order of tiles and their offsets, dot products of rows, splits of K, fast division.
 """
 
 import triton
@@ -64,12 +64,34 @@ def span_in(first, SIDE: gl.constexpr, size, LAYOUT: gl.constexpr):
 
 
 @triton.jit
-def load_once(ptrs, mask):
-    """The values at `ptrs`, 0 where the mask is False.
+def row_dot(
+    a_ptr, a_rows, stride_ak, mask_m,
+    b_ptr, b_rows, stride_bk, mask_n,
+    K, INDEX: tl.constexpr, BLOCK_K: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """The dot products over K of a row of A with rows of B, in the type ACC, [1, n].
 
-    For those that no other program loads: L2 gives them up first.
+    `a_rows` [1] and `b_rows` [n] are the offsets of rows, `mask_m` and `mask_n` tell
+    which exist. No tensor core: one row would leave it 98 % idle, and memory is the
+    limit anyway.
     """
-    return tl.load(ptrs, mask=mask, other=0.0, eviction_policy="evict_first")
+    offs_k = tl.arange(0, BLOCK_K).to(INDEX)
+    a_offs = a_rows[:, None] + offs_k[None, :] * stride_ak
+    b_offs = b_rows[:, None] + offs_k[None, :] * stride_bk
+    products = tl.zeros(b_offs.shape, dtype=ACC)
+    step = tl.full((), BLOCK_K, INDEX)
+    # Unrolled, so that every thread has the loads of four blocks under way.
+    for k in tl.range(0, K, BLOCK_K, loop_unroll_factor=4):
+        mask_k = offs_k < K - k
+        a = tl.load(a_ptr + a_offs, mask=mask_m[:, None] & mask_k[None, :], other=0.0)
+        b = tl.load(
+            b_ptr + b_offs, mask=mask_n[:, None] & mask_k[None, :], other=0.0,
+            eviction_policy="evict_first",  # no other program loads it
+        )  # fmt: skip
+        products += b.to(ACC) * a.to(ACC)
+        a_ptr += step * stride_ak
+        b_ptr += step * stride_bk
+    return tl.sum(products, axis=1)[None, :]
 
 
 @triton.jit
@@ -81,16 +103,27 @@ def split_range(K, SPLIT_K, BLOCK_K: tl.constexpr):
 
 
 @triton.jit
+def splits_of(partials_ptr, tile, SPLIT_K, SIZE: tl.constexpr):
+    """Where the sums of a tile's splits are kept, of so many elements each."""
+    return partials_ptr + tl.cast(tile, tl.int64) * SPLIT_K * SIZE
+
+
+@triton.jit
+def counts_last(counter_ptr, SPLIT_K):
+    """Count a split whose sum was kept, and tell whether its tile has all of them."""
+    tl.debug_barrier()  # every thread has stored before one counts
+    before = tl.atomic_add(counter_ptr, 1, sem="acq_rel", scope="gpu")
+    return before == SPLIT_K - 1
+
+
+@triton.jit
 def finishes(acc, partials_ptr, counters_ptr, SPLIT_K):
     """Keep the sum of this split, and tell whether its tile has all of them now."""
     SIZE: tl.constexpr = acc.numel
-    split = tl.program_id(0).to(tl.int64) * SPLIT_K + tl.program_id(1)
-    tl.store(partials_ptr + split * SIZE + tl.arange(0, SIZE), acc.reshape(SIZE))
-    tl.debug_barrier()  # every thread has stored before one counts
-    before = tl.atomic_add(
-        counters_ptr + tl.program_id(0), 1, sem="acq_rel", scope="gpu"
-    )
-    return before == SPLIT_K - 1
+    split_ptr = splits_of(partials_ptr, tl.program_id(0), SPLIT_K, SIZE)
+    split_ptr += tl.program_id(1).to(tl.int64) * SIZE
+    tl.store(split_ptr + tl.arange(0, SIZE), acc.reshape(SIZE))
+    return counts_last(counters_ptr + tl.program_id(0), SPLIT_K)
 
 
 @triton.jit
@@ -105,7 +138,7 @@ def sum_splits(
     SIZE: tl.constexpr = acc.numel
     STAGES: tl.constexpr = 3 - (SIZE > 16384) if PIPELINED else 1
     tl.store(counters_ptr + tl.program_id(0), 0)  # as the next launch wants it
-    partials_ptr += tl.program_id(0).to(tl.int64) * SPLIT_K * SIZE
+    partials_ptr = splits_of(partials_ptr, tl.program_id(0), SPLIT_K, SIZE)
     total = tl.zeros((SIZE,), dtype=acc.dtype)
     for i in tl.range(SPLIT_K, num_stages=STAGES):
         partial_ptr = partials_ptr + i * SIZE + tl.arange(0, SIZE)
@@ -129,3 +162,21 @@ def fast_divide(x, y):
         return x / y
     else:
         return libdevice.fast_dividef(x, y)
+
+
+@triton.jit
+def normal_cdf(x):
+    """Return the normal distribution's function of x.
+
+    In fp32 e^(-x^2 / 2) q(t) below 0, where t = 1 / (1 + 0.305 |x|); q was fitted to
+    1e-7 of the value for |x| < 14, beyond which nothing but subnormals are lost.
+    """
+    if x.dtype == tl.float64:
+        return 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))
+    else:
+        t = fast_divide(1.0, 1.0 + 0.305 * tl.abs(x))
+        q = 0.036698742 * t - 0.15298651
+        q = ((q * t + 0.185713906) * t - 0.0379741617) * t + 0.121020312
+        q = ((q * t + 0.103421268) * t + 0.122466754) * t + 0.121639737
+        tail = fast_exp2(-0.72134752 * x * x) * t * q
+        return tl.where(x < 0, tail, 1.0 - tail)

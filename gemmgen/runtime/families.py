@@ -116,7 +116,8 @@ class Family:
             return None
         if len(self.chosen) >= MOST_ROWS:
             self.chosen.clear()
-        self.chosen[M] = sized = Sized(ready, M, launch.programs, launch.scalars)
+        how = launch.programs, launch.meeting, launch.scalars
+        self.chosen[M] = sized = Sized(ready, M, *how)
         return sized
 
     def tile(self, M: int) -> Tile | None:

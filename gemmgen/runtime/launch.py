@@ -12,7 +12,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as GluonDes
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from .support import INTERPRETED
-from .tile import TYPE_NAMES, Tile
+from .tile import TYPE_NAMES, Tile, cdiv
 
 # Whether descriptors can be asked to round, as those of newer Tritons can.
 ROUNDS = "round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__
@@ -68,8 +68,8 @@ class Launch:
 
     `tensors` are the launcher's arguments and results in their order, floats among
     them; then come `sizes` and `values`. With `splits` a workspace comes between, in
-    which the parts of K meet, and their number after the sizes. An autotuned kernel has
-    no tile, and a grid that Triton calls.
+    which the parts of K meet, and their number after the sizes; `meeting` counts tiles,
+    and parts of each. An autotuned kernel has no tile, and a grid that Triton calls.
     """
 
     kernel: Any
@@ -81,13 +81,16 @@ class Launch:
     values: tuple[Any, ...]
     splits: bool = False
     programs: Any = field(init=False)
+    meeting: tuple[int, int] = field(init=False)
     scalars: tuple[Any, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         """Count the programs along each axis; put what follows tensors in order."""
-        self.programs = self.grid
+        self.programs, self.meeting = self.grid, (0, 1)
         if self.tile is not None:
             self.programs = self.grid(self.tile, self.sizes, self.device)
+        if self.splits:
+            self.meeting = self.tile.tiles(*self.sizes[:2]), self.programs[1]
         self.scalars = (*self.sizes, *self.parts, *self.values)
 
     def of_rows(self, M: int) -> "Launch":
@@ -113,7 +116,7 @@ class Launch:
     @property
     def parts(self) -> tuple[int, ...]:
         """In how many parts K comes, if it may come in several."""
-        return self.programs[1:] if self.splits else ()
+        return self.meeting[1:] if self.splits else ()
 
     @property
     def addresses(self) -> list[int | float]:
@@ -138,7 +141,7 @@ class Launch:
 
     def workspace(self) -> tuple[torch.Tensor, ...]:
         """Return the room in which the parts of K meet."""
-        return workspace(self.device, self.tile, *self.programs)
+        return workspace(self.device, self.tile, *self.meeting)
 
     def round(self, arguments: Sequence[Any]) -> None:
         """Make the compiled kernel's tensor maps round what is `to_tf32`.
@@ -163,25 +166,27 @@ def addresses_of(arguments: Sequence[Any]) -> list[int | float]:
 def workspace(
     device: torch.device, tile: Tile, tiles: int, parts: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return fp32 room for the parts of every tile, and a zeroed count for each.
+    """Return fp32 room for the parts of every tile, and zeroed counts of them.
 
-    Launches of one stream follow each other and share them; each leaves the counts at
-    zero. A CUDA graph has its own, which every replay zeroes first.
+    Groups of warps may each have a count of a tile. Launches of one stream follow each
+    other and share them; each leaves the counts at zero. A CUDA graph has its own,
+    which every replay zeroes first.
     """
     words = tiles * parts * tile.m * tile.n if parts > 1 else 1
+    counts = tiles * cdiv(tile.warps, 4)
     if INTERPRETED or torch.cuda.is_current_stream_capturing():
-        return new_workspace(device, words, tiles)
+        return new_workspace(device, words, counts)
     stream = torch.cuda.current_stream(device)
     found = WORKSPACES.get((device.index, stream.cuda_stream))
-    if found is None or found[0].numel() < words or found[1].numel() < tiles:
-        found = new_workspace(device, words, max(tiles, 1024))
+    if found is None or found[0].numel() < words or found[1].numel() < counts:
+        found = new_workspace(device, words, max(counts, 1024))
         WORKSPACES[device.index, stream.cuda_stream] = found
     return found
 
 
 def new_workspace(
-    device: torch.device, words: int, tiles: int
+    device: torch.device, words: int, counts: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return uninitialized parts and zeroed counts."""
     parts = torch.empty(words, dtype=torch.float32, device=device)
-    return parts, torch.zeros(tiles, dtype=torch.int32, device=device)
+    return parts, torch.zeros(counts, dtype=torch.int32, device=device)

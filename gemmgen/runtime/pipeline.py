@@ -26,7 +26,7 @@ from .blocks import (
     side,
     wait_for_products,
 )
-from .device import swizzle
+from .device import split_range, swizzle
 from .tile import MOST_STORED
 
 MOST_STORED = gl.constexpr(MOST_STORED)
@@ -47,6 +47,16 @@ def tiles_of(
     start = tl.program_id(0) + CONSUMER * PINGPONG * tl.num_programs(0)
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     return start, tiles, (1 + PINGPONG) * tl.num_programs(0)
+
+
+@gluon.jit
+def split_of_k(K, SPLIT_K, BLOCK_K: gl.constexpr):
+    """Where this program's split of K begins, and its length, which may be 0."""
+    if SPLIT_K == 1:
+        return 0, K
+    else:
+        k_begin, k_end = split_range(K, SPLIT_K, BLOCK_K)
+        return k_begin, max(0, k_end - k_begin)
 
 
 @gluon.jit
@@ -91,13 +101,14 @@ def load_operands(
 
 @gluon.jit
 def produce(
-    loads, operands,
+    loads, operands, k_begin, K, SPLIT_K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
 ):  # fmt: skip
     """Load the K blocks of every tile of this program, each when its stage is empty."""
-    a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K = loads
+    a_desc, b_desc, a_smem, b_smem, full, empty, M, N = loads
+    first_k = 0 if SPLIT_K == 1 else k_begin  # which the compiler cannot know
     left_desc = b_desc if SWAP_AB else a_desc
     BITS: gl.constexpr = (
         (BLOCK_M + BLOCK_N) * BLOCK_K * left_desc.dtype.primitive_bitwidth
@@ -108,7 +119,7 @@ def produce(
     for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
         tile_m, tile_n = swizzle(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         first_m, first_n = tile_m * BLOCK_M, tile_n * BLOCK_N
-        for k in range(0, K, BLOCK_K):
+        for k in range(first_k, first_k + K, BLOCK_K):
             stage = k_iter % STAGES
             bar = full.index(stage)
             mbarrier.wait(empty.index(stage), ((k_iter // STAGES) & 1) ^ 1)
@@ -196,21 +207,21 @@ def parts_of(sums):
 
 @gluon.jit
 def run_consumer(
-    consume: gl.constexpr, sums, loads, M, N, K,
+    consume: gl.constexpr, sums, loads, M, N, K, SPLIT_K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     CONSUMER: gl.constexpr,
 ):  # fmt: skip
     """Call the kernel's own: no parameter may stand in a list of roles."""
     consume(
-        *sums, loads, M, N, K,
+        *sums, loads, M, N, K, SPLIT_K,
         BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS, CONSUMER,
     )  # fmt: skip
 
 
 @gluon.jit
 def rings_of(
-    a_desc, b_desc, M, N, K,
+    a_desc, b_desc, M, N,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
     STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
@@ -229,7 +240,7 @@ def rings_of(
     full, empty = ring(STAGES, NUM_WGS)
     CONSUMERS: gl.constexpr = NUM_WGS + (NUM_WGS == 1)
     order = bars(CONSUMERS, NUM_WGS == 1)
-    inputs = (a_desc, b_desc, a_smem, b_smem, full, empty, M, N, K)
+    inputs = (a_desc, b_desc, a_smem, b_smem, full, empty, M, N)
     if SWAP_AB:
         return inputs, (b_smem, a_smem, full, empty, order)
     else:
@@ -238,40 +249,41 @@ def rings_of(
 
 @gluon.jit
 def specialize(
-    consume: gl.constexpr, sums, a_desc, b_desc, operands, M, N, K,
+    consume: gl.constexpr, sums, a_desc, b_desc, operands, M, N, K, SPLIT_K,
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr = True,
 ):  # fmt: skip
     """Run the roles beside each other. The first has the kernel's own four warps."""
+    k_begin, K = split_of_k(K, SPLIT_K, BLOCK_K)
     inputs, loads = rings_of(
-        a_desc, b_desc, M, N, K,
+        a_desc, b_desc, M, N,
         BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB,
     )  # fmt: skip
     if NUM_WGS == 3:
         gl.warp_specialize([  # roles; warps of the others; their threads' registers
             (run_consumer, (
-                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
-                STAGES, NUM_WGS, 0)),
+                consume, sums, loads, M, N, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, 0)),
             (run_consumer, (
-                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
-                STAGES, NUM_WGS, 1)),
+                consume, sums, loads, M, N, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, 1)),
             (run_consumer, (
-                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
-                STAGES, NUM_WGS, 2)),
+                consume, sums, loads, M, N, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, 2)),
             (produce, (
-                inputs, operands, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
-                A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
+                inputs, operands, k_begin, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
         ], [4, 4, 4], [160, 160, 24])  # fmt: skip
     else:
         gl.warp_specialize([
             (run_consumer, (
-                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
-                STAGES, NUM_WGS, 0)),
+                consume, sums, loads, M, N, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, 0)),
             (run_consumer, (
-                consume, sums, loads, M, N, K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M,
-                STAGES, NUM_WGS, 1)),
+                consume, sums, loads, M, N, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, 1)),
             (produce, (
-                inputs, operands, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
-                A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
+                inputs, operands, k_begin, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K,
+                GROUP_M, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB)),
         ], [4, 4], [240, 24])  # fmt: skip

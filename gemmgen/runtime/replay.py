@@ -72,22 +72,22 @@ def direct(launch: Launch) -> Compiled | None:
 def send(launch: Launch, found: Compiled, tensors: Sequence[Any]) -> None:
     """Launch a compiled kernel on the current stream."""
     stream = driver.active.get_current_stream(launch.device.index)
-    scratch = scratch_of(launch, launch.programs)
+    scratch = scratch_of(launch, launch.meeting)
     passed = (*tensors, *addresses_of(scratch), *launch.scalars)
     found.launcher(*arguments(found, launch.programs, stream, passed))
 
 
-def scratch_of(launch: Launch, programs: tuple[int, ...]) -> Sequence[Any]:
-    """Return where the parts of K meet in a launch of so many programs.
+def scratch_of(launch: Launch, meeting: tuple[int, int]) -> Sequence[Any]:
+    """Return where the parts of K meet, in a launch of so many tiles and parts.
 
     To be held until it is launched: another thread may take a larger workspace, and so
     let go of this one.
     """
     if not launch.splits:
         return ()
-    if programs[1] == 1:
+    if meeting[1] == 1:
         return UNUSED
-    return workspace(launch.device, launch.tile, *programs)
+    return workspace(launch.device, launch.tile, *meeting)
 
 
 class Ready:
@@ -120,11 +120,12 @@ class Sized(NamedTuple):
     ready: Ready
     M: int
     programs: tuple[int, ...]
+    meeting: tuple[int, int]
     scalars: tuple[Any, ...]
 
     def launch(self, addresses: Sequence[Any]) -> None:
         """Launch it on the current stream."""
-        ready, M, programs, scalars = self
+        ready, M, programs, meeting, scalars = self
         passed: list[Any] = []
         for like, address in zip(ready.maps, addresses, strict=True):
             if like is None:
@@ -144,7 +145,7 @@ class Sized(NamedTuple):
                             made = tensor_map(address, *numbers, shape, strides)
                         passed += (made, M, columns, *strides)
         if ready.alike.splits:
-            scratch = scratch_of(ready.alike, programs)
+            scratch = scratch_of(ready.alike, meeting)
             passed += addresses_of(scratch)
         passed += scalars
         stream = ready.stream(ready.index)
@@ -159,7 +160,7 @@ def replaying(
     A closure, for every attribute looked up would show in a call's time.
     """
     index, where, tile = launch.device.index, launch.device, launch.tile
-    tiles, parts = launch.programs if launch.splits else (0, 1)
+    tiles, parts = launch.meeting
     stream, launcher = driver.active.get_current_stream, found.launcher
     known = Arguments(launch, found, maps)
 

@@ -150,10 +150,10 @@ def on_device(device: torch.device) -> contextlib.AbstractContextManager:
 def bind_context() -> None:
     """Give a thread that is new to CUDA the context of the current device.
 
-    The first call of CUDA's runtime does so. Triton makes tensor maps without one.
+    Whatever is first asked of CUDA's runtime does so, and this may be asked always.
+    Triton makes tensor maps without one.
     """
-    if not torch.cuda.is_current_stream_capturing():
-        torch.cuda.mem_get_info()
+    torch.cuda.is_current_stream_capturing()
 
 
 def index_dtype(*tensors: torch.Tensor) -> tl.dtype:

@@ -13,6 +13,7 @@ import torch
 from .support import compute_capability, num_sms, shared_memory
 from .tile import ROWS, Tile, cdiv
 
+LONGEST_GRID = 2**31 - 1  # programs along its first axis
 MOST_ROWS = 8192  # numbers of rows whose tile calls that are alike remember
 
 Sizes = tuple[int, int, int]  # M, N, K
@@ -33,9 +34,14 @@ def one_a_split(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ..
 
 
 def one_an_sm(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
-    """Return a grid with a program for each SM that has a tile."""
-    M, N, _ = sizes
-    return (min(tile.tiles(M, N), num_sms(device)),)
+    """Return a grid with a program for each SM that has a tile, or a part of its K.
+
+    For each part of K there are as many, which go from tile to tile.
+    """
+    M, N, K = sizes
+    tiles, sms = tile.tiles(M, N), num_sms(device)
+    parts = tile.splits(tiles, K, sms)
+    return min(tiles, max(1, sms // parts)), parts
 
 
 def one_a_row(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
@@ -100,10 +106,13 @@ def serving(
     K: int,
     described: Callable[[str], Iterable[torch.Tensor]],
 ) -> Iterator[Tile]:
-    """Return the tiles that serve the device, N, K and the tensors."""
+    """Return the tiles that serve the device, N, K and the tensors.
+
+    Not those of more programs for one row than a grid has: gemv's of 2^31 columns.
+    """
     able: dict[str, bool] = {}
     for tile in running(tiles, compute_capability(device), shared_memory(device)):
-        if N > tile.N or K > tile.K:
+        if N > tile.N or K > tile.K or cdiv(N, tile.n) > LONGEST_GRID:
             continue
         name = tile.schedule
         if name not in able:

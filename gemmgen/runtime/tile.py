@@ -23,6 +23,9 @@ ASYNCHRONOUS = range(90, 120)  # sm whose units read A and B in shared memory
 # Of a part with FILL, half as many with 2 * FILL, one with 4 * FILL.
 MIN_K_BLOCKS_PER_SPLIT = 4
 
+# Schedules whose programs go from tile to tile, as many as there are SMs for each part.
+WALKING = ("persistent", "warp_specialized")
+
 # What torch and Triton call types, by the names that users know.
 TYPE_NAMES = {
     "fp16": ("float16", "float16"),
@@ -136,6 +139,8 @@ class Tile(NamedTuple):
             return self.split_k
         times = self.split_k // FILL  # 1, 2 or 4
         most = cdiv(K, MIN_K_BLOCKS_PER_SPLIT // times * self.k)
+        if self.schedule in WALKING:  # in so many turns
+            return max(1, min(sms // max(1, cdiv(tiles, times)), most))
         return max(1, min(times * sms // max(1, tiles), most))
 
     def work(self, M: int, N: int, K: int, sms: int, rates: Rates) -> Work:

@@ -1,6 +1,6 @@
 """Producer and consumer warps; all matrices through descriptors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product as every
 
 from gemmgen.hardware.targets import Rates, Target
@@ -15,7 +15,7 @@ from gemmgen.schedules.parts.schedule import (
     too_small,
 )
 from gemmgen.schedules.parts.search import MOST_STAGES, k_blocks, not_by_descriptors
-from gemmgen.schedules.parts.tile import GROUP_M, Product, Tile
+from gemmgen.schedules.parts.tile import FILL, GROUP_M, Product, Tile
 from gemmgen.tables.dtypes import MMAS
 
 _NAME = "warp_specialized"
@@ -32,6 +32,8 @@ _HELD: tuple[Size, ...] = (
 )
 """The same of tf32, which reads both sides from shared memory or one from registers
 (NT and NN, four shapes each, H200)."""
+_Sides = tuple[int, int, int]
+"""m, n, warps."""
 _WARPS = (4, 8, 12)
 _STEP, _LARGEST, _ALONG_M = 8, 256, 64
 """Of what the side is a multiple that consumers do not cut, what it is at most; of what
@@ -45,8 +47,15 @@ _COMPOSED = {
 }
 """Rows of tiles by their columns and warps: what won some of 129 shapes of models, of
 72 to 2200 rows, against tiles of 64, 128 and 256 (bf16 NT, H200)."""
+_IN_PARTS = (FILL, 2 * FILL)
+"""Parts of K that all are timed with too: for each SM one or two programs in turn."""
 _DEEPEST = 12
 """Stages that tiles of few rows have room for, and use: 72 x 64 is fastest with 12."""
+
+_PASSED_OF_PARTS, _SCRATCH, _STEP_OF_SCRATCH = 32, 4, 128
+"""Bytes of what consumers are passed more where K comes in parts, and of the count that
+a thread of each hands to its others, whose place is a multiple of 128 (Triton 3.6 to
+3.9)."""
 
 _HELD_AT_LEAST, _TAKEN = 90e-9, 0.039e-9
 """Seconds of a consumer from a block's arrival to its left side in registers, and for
@@ -100,11 +109,21 @@ def search(product: Product) -> Iterator[Tile]:
         rows, columns = (m, n) if turned else (n, m)
         yield Tile(rows, columns, k, GROUP_M, MOST_STAGES, warps, _NAME)
     (line,) = k_blocks(product, 1)
-    for (n, warps), sides in _COMPOSED.items():
-        for m in sides:
-            tile = Tile(m, n, line, GROUP_M, _DEEPEST, warps, _NAME)
-            if not why_not_compiled(tile, product):
-                yield tile
+    sides = [(m, n, warps) for (n, warps), rows in _COMPOSED.items() for m in rows]
+    yield from _deep(sides, line, (1, *_IN_PARTS), product)
+    both = [(m, n, warps) if turned else (n, m, warps) for m, n, warps in shapes]
+    others = [one for one in both if one not in sides]
+    yield from _deep(others, line, _IN_PARTS, product)
+
+
+def _deep(
+    sides: Iterable[_Sides], k: int, parts: Iterable[int], product: Product
+) -> Iterator[Tile]:
+    """Tiles of such sides that compile, with all parts of K, as deep as any fits."""
+    for (m, n, warps), split_k in every(sides, parts):
+        tile = Tile(m, n, k, GROUP_M, _DEEPEST, warps, _NAME, split_k)
+        if not why_not_compiled(tile, product):
+            yield tile
 
 
 def by_pointers(kind: str) -> frozenset[str]:
@@ -183,20 +202,38 @@ def _why_no_pieces(side: int, axis: str, product: Product) -> str | None:
 def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     """The ring, its barriers, consumers' tiles and what is passed to them."""
     stage = product.rows(tile.m, tile.n) * tile.k * product.bytes
+    stores = "results" not in by_pointers(product.kind)
+    of_wg = tile.m * tile.n * consumers(tile) // tile.warpgroups
+    own = product.tile_bytes - product.matrix_bytes if stores else 0
+    rows = pieces(tile.m, MOST_STORED)[0]
+    results = of_wg // tile.m * rows * own
+    blocks = tile.stages * stage + of_wg * product.matrix_bytes + results
+    return blocks + _beside_blocks(tile, product)
+
+
+def _beside_blocks(tile: Tile, product: Product) -> int:
+    """Barriers, what is passed to consumers, and where they count parts of K.
+
+    The first two count where they found what was passed, a third behind all else.
+    """
     barriers = 2 * round_up(8 * tile.stages, 16) + (32 if takes_turns(tile) else 0)
     passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
     passed += 16 * (consumers(tile) - 2)
     whole = tile.m if transposes(product.kind, product.layout) else tile.n
     more = len(pieces(whole, most_columns(tile.warpgroups))) - 1
     passed += (36 if product.matrix_bytes else 28) * more + 16 * bool(more)
-    stores = "results" not in by_pointers(product.kind)
-    of_wg = tile.m * tile.n * consumers(tile) // tile.warpgroups
-    own = product.tile_bytes - product.matrix_bytes if stores else 0
-    rows = pieces(tile.m, MOST_STORED)[0]
-    results = of_wg // tile.m * rows * own
-    return (
-        tile.stages * stage + of_wg * product.matrix_bytes + results + barriers + passed
-    )
+    taken = barriers + passed + _PASSED_OF_PARTS * (tile.split_k != 1)
+    if tile.split_k == 1 or consumers(tile) == 2:
+        return taken
+    return round_up(taken, _STEP_OF_SCRATCH) + _SCRATCH
+
+
+def spills(tile: Tile, product: Product) -> bool:
+    """Of three consumers that meet, what roles share does not stay in registers.
+
+    From 8 to 144 bytes spill, outside of loops, of nearly all such tiles.
+    """
+    return tile.split_k != 1 and consumers(tile) == 3
 
 
 def registers(tile: Tile, product: Product) -> int:
@@ -252,12 +289,13 @@ SCHEDULE = Schedule(
     why_not, sizes, search, shared_memory,
     constants=(*TILE, "STAGES", "NUM_WGS"),
     described=frozenset({"inputs", "operands", "results"}),
-    persistent=True, specialized=True, unit="wgmma",
+    title_of_splits="producer and consumer warps, for tiles or splits of their K",
+    splits=True, persistent=True, specialized=True, unit="wgmma",
     by_pointers=by_pointers, transposes=transposes, from_registers=from_registers,
     composes=composes,
     misshapen=misshapen, powers_of_two=powers_of_two,
     why_not_compiled=why_not_compiled,
-    registers=registers, most_accumulated=most_accumulated, threads=threads,
-    spare_tiles=spare_tiles,
+    spills=spills, registers=registers, most_accumulated=most_accumulated,
+    threads=threads, spare_tiles=spare_tiles,
     waits=waits, between_tiles=between_tiles, last_epilogues=last_epilogues,
 )  # fmt: skip

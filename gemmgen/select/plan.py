@@ -27,8 +27,7 @@ from gemmgen.select.arithmetic import out_and_accumulator, precision_of
 from gemmgen.select.costs import Costs, costed_as
 from gemmgen.select.table import BY_ARCHITECTURE, Row, Table
 from gemmgen.select.tiling import choose, schedule_text, tiles_text
-from gemmgen.select.tuning_file import Tuning, beside, costs_by_target
-from gemmgen.select.tuning_file import read as read_tuning
+from gemmgen.select.tuning_file import Tuning, costs_by_target, tunings_for
 from gemmgen.spec.parse import KernelSpec, Spec, read
 from gemmgen.tables.operations import OPERATIONS
 from gemmgen.tables.scalings import SCALINGS
@@ -109,7 +108,7 @@ def load(path: Path, source: str | None = None) -> tuple[Plan, ...]:
     Raises `SpecErrors` with every mistake of the file and of the tuning files beside
     it, and `OSError`.
     """
-    tunings, wrong = _tunings(path)
+    tunings, wrong = tunings_for(path)
     mistakes = Mistakes()
     try:
         spec = read(file_bytes(path), source or str(path), mistakes)
@@ -117,18 +116,6 @@ def load(path: Path, source: str | None = None) -> tuple[Plan, ...]:
         raise SpecErrors([*found.errors, *wrong]) from None
     mistakes.include(wrong)
     return plans(spec, tunings, mistakes)
-
-
-def _tunings(spec: Path) -> tuple[list[Tuning], list[SpecError]]:
-    """The tuning files beside a spec, and what is wrong with them."""
-    found: list[Tuning] = []
-    wrong: list[SpecError] = []
-    for path in beside(spec):
-        try:
-            found.append(read_tuning(path))
-        except SpecErrors as errors:
-            wrong += errors.errors
-    return found, wrong
 
 
 def plans(
@@ -178,7 +165,11 @@ class _Planner:
         }  # fmt: skip
         self.tuned = {name: one.kernels[spec.name] for name, one in mine.items()}
         self.gpus = {name: one.gpu for name, one in mine.items()}
-        self.timed = [one for one in tunings if one.target in targets]
+        self.timed = [
+            one for one in tunings
+            if one.target in targets
+            and (one.target not in mine or spec.name in one.kernels)
+        ]  # fmt: skip
         rates = {one.target: one.rates for one in tunings if one.rates}
         self.targets = [
             replace(TARGETS[name], rates=rates.get(name, TARGETS[name].rates))
@@ -200,7 +191,8 @@ class _Planner:
         epilogue = self.epilogue(contraction, operation.result)
         operands, results = self.bound(epilogue, accumulator, out)
         product = product_of(spec, precision, contraction, epilogue, operands, results)
-        costs = costs_by_target(self.timed, costed_as(product))
+        kind = costed_as(product)
+        costs = costs_by_target(self.timed, kind)
         tables, configs = self.tiles(product, epilogue, costs)
         if self.errors or self.refused:
             raise SpecErrors(self.errors)
@@ -222,14 +214,14 @@ class _Planner:
             tables=tables,
             configs=configs,
             tiles_text=tiles_text(spec),
-            chosen_by=self.chosen_by(costs),
+            chosen_by=self.chosen_by(kind),
             grad=spec.grad,
             default_result=operation.result,
         )
 
-    def chosen_by(self, costs: Mapping[str, Costs]) -> str:
+    def chosen_by(self, kind: str | None) -> str:
         """Who made the table: the model, or measurements where there are any."""
-        gpus = {one.target: one.gpu for one in self.timed if one.target in costs}
+        gpus = {one.target: one.gpu for one in self.timed if kind in one.costs}
         gpus |= self.gpus
         if self.spec.tiles or not gpus:
             return "The model chose them"

@@ -3,13 +3,22 @@
 `gemmgen tune` writes `tuning/<gpu>.yaml` beside a spec, `build` reads all of them.
 """
 
+import functools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
-from gemmgen.base.errors import Location, Mistakes, describe_value, one_of
+from gemmgen.base.errors import (
+    Location,
+    Mistakes,
+    SpecError,
+    SpecErrors,
+    describe_value,
+    one_of,
+)
 from gemmgen.base.files import blamed
+from gemmgen.base.version import tuning_root
 from gemmgen.hardware.gpus import target_named
 from gemmgen.hardware.targets import TARGETS, Rates
 from gemmgen.schedules.parts.tile import Tile
@@ -121,6 +130,27 @@ def _rule_text(rule: Rule) -> str:
 def beside(spec: Path) -> list[Path]:
     """The tuning files of a spec, in order of their names."""
     return sorted((spec.parent / FOLDER).glob("*.yaml"))
+
+
+def tunings_for(spec: Path) -> tuple[list[Tuning], list[SpecError]]:
+    """What was measured of GPUs: gemmgen's own files, then those beside a spec.
+
+    The last that says something holds. With what is wrong with those beside the spec.
+    """
+    found, wrong = list(built_in()), list[SpecError]()
+    for path in beside(spec):
+        try:
+            found.append(read(path))
+        except SpecErrors as errors:
+            wrong += errors.errors
+    return found, wrong
+
+
+@functools.cache
+def built_in() -> tuple[Tuning, ...]:
+    """What gemmgen's own files have for any spec: the costs of tiles."""
+    files = sorted(tuning_root().glob("*.yaml"))
+    return tuple(replace(read(path), rates=None, kernels={}) for path in files)
 
 
 def costs_by_target(tunings: Sequence[Tuning], kind: str | None) -> dict[str, Costs]:

@@ -68,7 +68,7 @@ def beside_argument(units: float) -> Rule:
 
 
 def beside_one(units: float) -> Rule:
-    """Of a logarithm: its argument is a sum with 1, or near it."""
+    """Where the result, or the argument of a logarithm, is a sum with 1 or near it."""
     return Rule(
         f"{units:g} (|f| + 1)", lambda torch, result, x: units * (result.abs() + 1.0)
     )

@@ -25,7 +25,7 @@ from gemmgen.tables.error_rules import (
 
 NAN = "propagate_nan=tl.PropagateNan.ALL"
 
-FAST = ("fast_divide", "fast_exp2")
+FAST = ("fast_divide", "fast_exp2", "normal_cdf")
 
 
 @dataclass(frozen=True)
@@ -101,21 +101,15 @@ OPS: dict[str, Op] = {
             ),
             relative(1.0), rounds_once=True,
             instructions=3,
-            partials=(
-                "where(x > 0, 1, slope)",
-                "where(x > 0, 0, x)",
-            ),
+            partials=("where(x > 0, 1, slope)", "where(x > 0, 0, 1) * x"),
         ),
         Op(
             "gelu", ("x",), "x times the normal distribution function of x.",
-            "0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))",
+            "x * normal_cdf(x)",
             lambda torch, x: torch.nn.functional.gelu(x), lipschitz(1.13),
-            beside_argument(8.0),
-            instructions=35,
-            partials=(
-                "0.5 * (1 + erf(x * 0.7071067811865476)) + 0.3989422804014327 * x "
-                "* exp(-0.5 * x * x)",
-            ),
+            beside_argument(10.0),
+            instructions=23,
+            partials=("ndtr(x) + 0.3989422804014327 * x * exp(-0.5 * x * x)",),
         ),
         Op(
             "gelu_tanh", ("x",), "The tanh approximation of gelu, as x * sigmoid(2 u).",
@@ -210,6 +204,15 @@ OPS: dict[str, Op] = {
             instructions=4,
             partials=("-0.5 * f / x",),
             of_result="-0.5 * f * f * f",
+        ),
+        Op(
+            "ndtr", ("x",), "The normal distribution function.",
+            "normal_cdf(x)",
+            # 2 ulp of the quotient t, 2.6 times as many of t q(t), and 2 of the power.
+            lambda torch, x: torch.special.ndtr(x), lipschitz(0.4),
+            beside_one(10.0),
+            instructions=22,
+            partials=("0.3989422804014327 * exp(-0.5 * x * x)",),
         ),
         Op(
             "erf", ("x",), "Error function.",

@@ -89,7 +89,9 @@ def at_shape(
         near = times[tile] <= _SLOWER * times[serving[0]]
         if few and near and len(kept) < MOST:
             kept.append(tile)
-    persistent = [tile for tile in kept if schedule_of(tile).persistent]
+    persistent = [
+        tile for tile in kept if schedule_of(tile).persistent and tile.split_k == 1
+    ]
     grouped = [
         tile
         for tile in _grouped(persistent[:_MOST_GROUPED])

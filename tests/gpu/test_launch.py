@@ -136,3 +136,48 @@ def test_a_new_thread_calls_as_any_other(generated) -> None:
         with ThreadPoolExecutor(1) as threads:
             found = threads.submit(generated.linear_bf16, x, w).result()
         assert torch.equal(found, wanted)
+
+
+def wholes(*shape: int, dtype):
+    """Small whole numbers, whose products have sums that fp32 holds exactly."""
+    return torch.randint(-2, 3, shape, device="cuda").to(dtype)
+
+
+@pytest.mark.parametrize("name", ["linear_bf16", "linear_residual"])
+@pytest.mark.parametrize(
+    "m, n, stages, warps, parts",
+    [
+        (72, 64, 6, 4, 5),
+        (128, 64, 5, 4, -2),  # 2 * FILL
+        (200, 128, 3, 8, 3),
+        (128, 128, 4, 8, 64),  # more than there are K blocks
+        (64, 192, 4, 12, 2),
+    ],
+)
+def test_parts_of_k_meet_in_specialized_kernels(
+    name: str, m: int, n: int, stages: int, warps: int, parts: int
+) -> None:
+    """Each call finds the counts as they were left; who comes last changes nothing."""
+    subject = importlib.import_module("gemmgen.verification.example.subject")
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("needs a Hopper GPU")
+    module = importlib.import_module(f"generated.{name}")
+    row = next(one for one in module.TILES if one.schedule == "warp_specialized")
+    sides = {"m": m, "n": n, "k": 64, "stages": stages, "warps": warps}
+    tile = row._replace(**subject.ANYWHERE, **sides, split_k=parts)
+    last = module.TILES[-1]._replace(sm=0)
+    block = subject.Block(m, n, 64)
+    forced = subject.Variant(block, (tile, last), tile.schedule, parts).forced(module)
+    dtype = torch.bfloat16 if name == "linear_bf16" else torch.float16
+    with forced:
+        for rows in (1, 333, 4000):
+            x, w = wholes(rows, 2384, dtype=dtype), wholes(1000, 2384, dtype=dtype)
+            more = [wholes(rows, 1000, dtype=dtype)] * (name == "linear_residual")
+            exact = sum(more, x.double() @ w.double().T).to(dtype)
+            assert tile == module.LAUNCHES.launch(x, w, *more, exact).tile
+            for _ in range(50):
+                assert torch.equal(getattr(module, name)(x, w, *more), exact)
+            drawn = [torch.randn_like(one) for one in (x, w, *more)]
+            first = getattr(module, name)(*drawn)
+            for _ in range(50):
+                assert torch.equal(getattr(module, name)(*drawn), first)

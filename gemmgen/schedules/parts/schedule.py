@@ -134,6 +134,8 @@ class Schedule:
     shared_memory: Callable[[Tile, Product, Target], int]
     """Bytes of shared memory of a program, never less than the compiler's."""
 
+    title_of_splits: str = ""
+    """The title of its kernel where K may come in splits."""
     constants: tuple[str, ...] = TILE
     described: frozenset[str] = frozenset()
     splits: bool = False

@@ -14,6 +14,7 @@ from gemmgen.schedules import composes, transposes
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.verification.cases.cases import Case, input_tensors
+from gemmgen.verification.cases.data import CANCELLING
 from gemmgen.verification.example.edge_cases import numbered
 from gemmgen.verification.example.subject import ANYWHERE, Variant, runtime
 from gemmgen.verification.oracle.comparison import Block
@@ -28,6 +29,9 @@ _COMPOSED = {1: 32, 2: 56, 3: 136}
 _ALONG_M = {1: 32, 2: 192, 3: 64}
 """By the same, sides of one, three and two pieces; those of a matrix that lies along
 them, whose pieces are lines of 128 bytes at least."""
+_SPLIT = {1: (20, 40), 2: (2, 4), 3: (3, 1)}
+"""By the same, the parts of K that it is tried with too, on so many SMs: with two
+programs for each part, of several tiles, and with more parts than SMs."""
 _HALVED = 256
 """Columns of one product that are stored in two parts."""
 _LINE = 16
@@ -36,25 +40,28 @@ _LINE = 16
 
 @dataclass(frozen=True)
 class Pipelined(Variant):
-    """A tile of a warp-specialized kernel, and the stages of its ring.
+    """A tile of a warp-specialized kernel, the stages of its ring, the GPU's SMs.
 
     One that is large, and like others but for what becomes of sums, has few cases.
     """
 
     stages: int = 2
     large: bool = False
+    sms: int = 2
 
     @property
     def name(self) -> str:
-        """The tile, its stages and the groups of warps that share it."""
-        return f"{super().name}, {self.stages} stages, {self.value[0].warps} warps"
+        """The tile, its stages, the groups of warps that share it, the parts of K."""
+        told = f"{super().name}, {self.stages} stages, {self.value[0].warps} warps"
+        return f"{told}, K in {self.parts} parts" if self.parts > 1 else told
 
     @contextmanager
     def forced(self, module: ModuleType) -> Iterator[None]:
         """Make every launch use it, although there is no GPU that specializes."""
         table = runtime(module, "table")
         anywhere = patch.object(table, "specializes", lambda *_: True)
-        with anywhere, super().forced(module):
+        walking = patch.object(table, "num_sms", lambda *_: self.sms)
+        with anywhere, walking, super().forced(module):
             yield
 
     def cases(self, plan: Plan) -> Iterator[Case]:
@@ -63,6 +70,9 @@ class Pipelined(Variant):
         unit = _unit(plan)
         rows = unit if plan.contraction.lhs.transposed else 3
         padded = ("padded",) * len(input_tensors(plan))
+        if self.parts > 1:
+            yield from self._in_parts(plan, unit, rows)
+            return
         yield numbered(plan, Case((m,), n, k, "normal"))
         yield numbered(plan, Case((2 * m + rows,), n + unit, (stages - 1) * k, "wide"))
         if self.large:
@@ -73,6 +83,15 @@ class Pipelined(Variant):
         yield numbered(plan, Case((6 * m + rows,), n, unit))
         yield numbered(plan, Case((4 * m + rows,), 2 * n + unit, 2 * k))
         yield numbered(plan, Case((m + rows,), n, (2 * stages + 1) * k, "wide"))
+
+    def _in_parts(self, plan: Plan, unit: int, rows: int) -> Iterator[Case]:
+        """Fewer blocks than parts; odd numbers of tiles; sums whose order shows."""
+        m, n, k = self.block.m, self.block.n, self.block.k
+        yield numbered(plan, Case((2 * m + rows,), n + unit, unit))
+        yield numbered(plan, Case((m,), n, 14 * k, CANCELLING))
+        long = (self.parts * self.stages - 1) * k + unit
+        more = Case((4 * m + rows,), n, long, "wide", given=False)
+        yield numbered(plan, more)
 
 
 def _unit(plan: Plan) -> int:
@@ -89,7 +108,11 @@ def pipelined(plan: Plan, module: ModuleType) -> list[Pipelined]:
     if not found:
         return []
     sides = [*_sides(plan).items(), (2, _HALVED)]
-    return [_small(plan, found[0], table[-1], *each) for each in sides]
+    whole = [_small(plan, found[0], table[-1], *each) for each in sides]
+    return whole + [
+        _small(plan, found[0], table[-1], groups, side, *_SPLIT[groups])
+        for groups, side in sides[:-1]
+    ]
 
 
 def _sides(plan: Plan) -> dict[int, int]:
@@ -100,7 +123,15 @@ def _sides(plan: Plan) -> dict[int, int]:
     return _ALONG_M if plan.contraction.lhs.transposed else _COMPOSED
 
 
-def _small(plan: Plan, row: Any, last: Any, groups: int, other: int) -> Pipelined:
+def _small(
+    plan: Plan,
+    row: Any,
+    last: Any,
+    groups: int,
+    other: int,
+    parts: int = 1,
+    sms: int = 2,
+) -> Pipelined:
     """The smallest such tile of so many groups; any tensor will do for the last row."""
     shared = _PARTS[groups] * groups
     turned = transposes(row.schedule, plan.product.kind, plan.layout)
@@ -112,9 +143,10 @@ def _small(plan: Plan, row: Any, last: Any, groups: int, other: int) -> Pipeline
         n=block.n,
         k=block.k,
         group_m=2,
+        split_k=parts,
         stages=_STAGES[groups],
         warps=4 * groups,
     )
     rows = (tile, last._replace(sm=0))
     stages, large = _STAGES[groups], other == _HALVED
-    return Pipelined(block, rows, row.schedule, stages=stages, large=large)
+    return Pipelined(block, rows, row.schedule, parts, stages, large, sms)

@@ -41,8 +41,8 @@ _FAULTS = (
     ("maps of the other box", "tuple(fixed)", "tuple(fixed[::-1])"),
     (
         "second map like the first",
-        "fill(address, *numbers, shape, strides, 0)",
-        "fill(address, *fixed[0], shape, strides, 0)",
+        "tensor_map(address, *numbers, shape, strides)",
+        "tensor_map(address, *fixed[0], shape, strides)",
     ),
 )
 """The kind of fault, what is replaced, by what."""

@@ -14,9 +14,10 @@ def extent_families() -> Iterator[tuple[str, Edit]]:
     yield "K beyond 4096", _ended("min({}, 4096)")
     yield "last block of multiples of 512 lost", _ended("{} - (K % 512 == 0) * BLOCK_K")
     yield "parts beyond the sixteenth", _parts
-    yield "sum begins with who comes last", _exchanged(
-        "i * SIZE", "(i + tl.program_id(1)) % SPLIT_K * SIZE"
-    )
+    for step in ("SIZE", "STEP"):
+        yield "sum begins with who comes last", _exchanged(
+            f"i * {step}", f"(i + tl.program_id(1)) % SPLIT_K * {step}"
+        )
 
 
 def _spanned(size: str) -> Edit:

@@ -13,7 +13,7 @@ from gemmgen.verification.faults.launchers import launcher_families
 from gemmgen.verification.faults.pipelines import pipeline_families
 from gemmgen.verification.interpret.split_k_faults import split_k_faults
 
-_MASKED = ("tl.load", "load_once", "tl.store")
+_MASKED = ("tl.load", "tl.store")
 
 
 def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
@@ -38,11 +38,7 @@ def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     yield from pipeline_families()
     yield from extent_families()
     yield from launcher_families(plan)
-    strides = [name for one in plan.contraction.inputs for name in one.strides]
-    strides += [stride for one in plan.tensors for stride in one.strides]
-    strides += [stride for one in plan.results for stride in one.matrix.strides]
-    for stride in strides:
-        yield "stride taken as 1", _named(stride, ast.Constant(1))
+    yield "stride taken as 1", _unit_stride
     for matrix in (*plan.contraction.inputs, *(one.matrix for one in plan.results)):
         yield "strides swapped", _swapped(*matrix.strides)
     yield from epilogue_families(plan)
@@ -65,8 +61,6 @@ def _without_mask(node: ast.AST) -> ast.AST | None:
     call = call_of(node, *_MASKED)
     if call is None or not keyword(call, "mask"):
         return None
-    if ast.unparse(call.func) == "load_once":
-        return with_keyword(call, "mask", ast.Constant(True))
     return with_keyword(with_keyword(call, "mask", None), "other", None)
 
 
@@ -140,9 +134,6 @@ def _others_one(node: ast.AST) -> ast.AST | None:
     for part in ast.walk(new):
         if isinstance(part, ast.keyword) and part.arg == "other":
             part.value = ast.Constant(1.0)
-        if (call := call_of(part, "load_once")) is not None:
-            call.func = expression("tl.load")
-            call.keywords.append(ast.keyword("other", ast.Constant(1.0)))
     return new
 
 
@@ -165,21 +156,18 @@ def _no_program_id(node: ast.AST) -> ast.AST | None:
     return ast.Constant(0) if call_of(node, "tl.program_id") else None
 
 
-def _named(name: str, value: ast.expr) -> Edit:
-    """A value in place of each use of a name."""
-
-    def edit(node: ast.AST) -> ast.AST | None:
-        used = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-        return copy.copy(value) if used and ast.unparse(node) == name else None
-
-    return edit
+def _unit_stride(node: ast.AST) -> ast.AST | None:
+    if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+        return None
+    return ast.Constant(1) if node.id.startswith("stride_") else None
 
 
 def _swapped(one: str, other: str) -> Edit:
-    """A sum of offsets with its two strides exchanged."""
+    """Offsets, or what `row_dot` makes them of, with their two strides exchanged."""
 
     def edit(node: ast.AST) -> ast.AST | None:
-        if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)):
+        summed = isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+        if not summed and call_of(node, "row_dot") is None:
             return None
         names = [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
         if one not in names or other not in names or "step" in names:

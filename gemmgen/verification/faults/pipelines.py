@@ -216,7 +216,7 @@ def _tiles() -> Iterator[tuple[str, Edit]]:
         "tl.program_id(0) + CONSUMER * PINGPONG * tl.num_programs(0)",
         "tl.program_id(0)",
     )
-    yield "last K block lost", bounded("K", "K - BLOCK_K")
+    yield "last K block lost", bounded("first_k + K", "first_k + K - BLOCK_K")
     yield "last K block lost", bounded("k_blocks", "k_blocks - 1")
     yield "K block loaded again", same_k
     for slice_ in (
@@ -227,3 +227,9 @@ def _tiles() -> Iterator[tuple[str, Edit]]:
         yield "slice of a tile", without_term(slice_)
     yield "corner's coordinates swapped", swapped_corner
     yield "consumers of one number", misnumbered
+    yield "block of another split", replaced("0 if SPLIT_K == 1 else k_begin", "0")
+    yield "place of another", replaced("tile * NUM_WGS + WG", "tile")
+    yield "split of another", replaced("i * STEP", "0")
+    yield "sum turned otherwise than kept", replaced(
+        "(0, 4, 2, 1, 3, 5)", "(0, 3, 2, 4, 1, 5)"
+    )

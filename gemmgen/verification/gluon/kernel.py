@@ -11,7 +11,12 @@ from triton.experimental import gluon
 from triton.runtime.interpreter import InterpretedFunction
 
 from gemmgen.verification.gluon.descriptors import Descriptor
-from gemmgen.verification.gluon.language import device_function, enter, stand_ins
+from gemmgen.verification.gluon.language import (
+    device_function,
+    enter,
+    partition,
+    stand_ins,
+)
 from gemmgen.verification.gluon.misuse import MARK, cause
 from gemmgen.verification.gluon.policies import POLICIES, Choices, Policy
 from gemmgen.verification.gluon.program import Program
@@ -54,7 +59,7 @@ class Interpreted:
             others = stand_ins()
             names = {
                 name: (
-                    device_function(value)
+                    device_function(value, Interpreted(value.fn))
                     if isinstance(value, InterpretedFunction)
                     else others.get(id(value), value)
                 )
@@ -91,12 +96,10 @@ class Interpreted:
     ) -> None:
         """Run a grid, its programs one after the other."""
         names = inspect.signature(self.fn).parameters
-        tensors = [one for one in arguments if isinstance(one, torch.Tensor)]
-        values = [
-            _converted(self.fn, name, value)
-            for name, value in zip(names, arguments, strict=True)
-        ]
-        for seeded, _ in enumerate(interpreter.programs(self.fn, grid, tensors)):
+        passed = dict(zip(names, arguments, strict=True))
+        values = [_converted(self.fn, *each) for each in passed.items()]
+        programs = interpreter.programs(self.fn, grid, passed, partition)
+        for seeded, _ in enumerate(programs):
             program = Program(Choices(policy, seed + seeded), warps)
             enter(program)
             try:

@@ -33,6 +33,11 @@ def enter(program: Program) -> None:
     _Running.program = program
 
 
+def partition() -> int:
+    """Which of its partitions runs."""
+    return _Running.program.me.number
+
+
 class Module:
     """Stands for a module of Gluon; what it lacks is named, or taken from another."""
 
@@ -243,12 +248,12 @@ GL = Module(
 )
 
 
-def device_function(function: Any) -> Any:
-    """A function of Triton as kernels call it, with whole numbers or with blocks."""
+def device_function(function: Any, of_numbers: Any) -> Any:
+    """A function of Triton as kernels call it, with blocks or `of_numbers`."""
 
     def called(*arguments: Any) -> Any:
         whole = all(isinstance(one, int) for one in arguments)
-        return (function.fn if whole else function)(*arguments)
+        return (of_numbers if whole else function)(*arguments)
 
     return called
 

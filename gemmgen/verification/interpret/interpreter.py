@@ -6,7 +6,7 @@ checked; what the interpreter repeats in each launch is done once.
 
 import contextlib
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,8 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.verification.interpret import hardware, orders
-from gemmgen.verification.interpret.memory import Memory, Unclean
+from gemmgen.verification.interpret.memory import Memory
+from gemmgen.verification.interpret.workspace import Workspace
 
 _Builder = interpreter.InterpreterBuilder
 _SHORT_FLOATS = {
@@ -34,6 +35,7 @@ class _State:
     """What the builder's methods need to know of the launch."""
 
     memory = Memory(())
+    workspace: Workspace | None = None
     patched: set[frozenset[int]] = set()  # noqa: RUF012 (one per process is meant)
 
 
@@ -45,6 +47,7 @@ def mend() -> None:
     _Builder.create_masked_load = _checked_load(_Builder.create_masked_load)
     _Builder.create_masked_store = _checked_store(_Builder.create_masked_store)
     _Builder.create_atomic_rmw = _checked_atomic(_Builder.create_atomic_rmw)
+    _Builder.create_barrier = _barrier
     stores = _Builder.create_descriptor_store
     _Builder.create_descriptor_store = _checked_descriptor_store(stores)
     _Builder.cast_impl = _cast
@@ -97,35 +100,47 @@ def _launch(self: Any, *arguments: Any, **given: Any) -> None:
     """Run a grid on tensors that are on the CPU already, without copying them."""
     known = {name: value for name, value in given.items() if name in self.arg_names}
     bound = inspect.getcallargs(self.fn, *arguments, **known)
-    parts, counts = bound.get("partials_ptr"), bound.get("counters_ptr")
-    if parts is not None:
-        parts.fill_(torch.nan)  # a workspace holds anything
     inside = {
         name: value if name in self.constexprs else converted(self.fn, name, value)
         for name, value in bound.items()
     }
     grid = self.grid(inside) if callable(self.grid) else self.grid
     _check_described(bound.values())
-    tensors = _tensors(bound.values())
-    for _ in programs(self.fn, grid, tensors, counts is not None):
+    for _ in programs(self.fn, grid, bound):
         self.fn(**inside)
-    if counts is not None and counts.any():
-        raise Unclean("the counts of the workspace are not zero after the launch")
 
 
 def programs(
-    fn: Any, grid: Any, tensors: Iterable[torch.Tensor], meeting: bool = False
+    fn: Any,
+    grid: Any,
+    passed: Mapping[str, Any],
+    partition: Callable[[], object] = lambda: None,
 ) -> Iterator[None]:
-    """Every program of a grid in turn, which `tl` and the memory check then know of."""
+    """Every program of a grid in turn, which `tl` and the memory check then know of.
+
+    Those that meet in a workspace come in an order of which results must not depend;
+    `partition` tells which of a program's warps run.
+    """
     interpreter._patch_lang(fn)
-    _State.memory = Memory(tensors)
+    _State.memory = Memory(_tensors(passed.values()))
     grid = (*grid, 1, 1)[:3]
     hardware.check_grid(grid)
-    interpreter.interpreter_builder.set_grid_dim(*grid)
-    positions = list(np.ndindex(*grid))
-    for position in orders.next_order(positions) if meeting else positions:
-        interpreter.interpreter_builder.set_grid_idx(*position)
+    builder = interpreter.interpreter_builder
+    builder.set_grid_dim(*grid)
+    order = list(np.ndindex(*grid))
+    _State.workspace = None
+    if passed.get("counters_ptr") is not None:
+        _State.workspace = Workspace(
+            passed["partials_ptr"],
+            passed["counters_ptr"],
+            lambda: (builder.grid_idx, partition()),
+        )
+        order = orders.next_order(order)
+    for position in order:
+        builder.set_grid_idx(*position)
         yield
+    if _State.workspace is not None:
+        _State.workspace.finish()
 
 
 def _tensors(values: Iterable[Any]) -> Iterator[torch.Tensor]:
@@ -156,6 +171,8 @@ def converted(fn: Any, name: str, value: Any) -> Any:
 def _checked_load(load: Any) -> Any:
     def checked(self: Any, pointers: Any, mask: Any, *rest: Any, **more: Any) -> Any:
         _check("load", pointers, mask)
+        if _State.workspace is not None:
+            _State.workspace.loads(pointers.data)
         return load(self, pointers, mask, *rest, **more)
 
     return checked
@@ -166,6 +183,8 @@ def _checked_store(store: Any) -> Any:
         self: Any, pointers: Any, value: Any, mask: Any, *rest: Any, **more: Any
     ) -> Any:
         _check("store", pointers, mask)
+        if _State.workspace is not None:
+            _State.workspace.stores(pointers.data)
         return store(self, pointers, value, mask, *rest, **more)
 
     return checked
@@ -183,12 +202,20 @@ def _checked_descriptor_store(store: Any) -> Any:
 
 def _checked_atomic(update: Any) -> Any:
     def checked(
-        self: Any, kind: Any, pointers: Any, value: Any, mask: Any, *rest: Any
+        self: Any, kind: Any, pointers: Any, value: Any, mask: Any, sem: Any, scope: Any
     ) -> Any:
         _check("atomic", pointers, mask)
-        return update(self, kind, pointers, value, mask, *rest)
+        if _State.workspace is not None:
+            _State.workspace.counts_with(sem.name)
+        return update(self, kind, pointers, value, mask, sem, scope)
 
     return checked
+
+
+def _barrier(self: Any) -> None:
+    """A barrier of the warps that run; one thread stands for all of them."""
+    if _State.workspace is not None:
+        _State.workspace.waits()
 
 
 def _check(action: str, pointers: Any, mask: Any) -> None:

@@ -17,9 +17,12 @@ def split_k_faults(sums: Iterable[str]) -> Iterator[tuple[str, Edit]]:
     yield "part runs past the end of K", _bound(1)
     yield "last part lost", _fewer_parts
     yield "barrier dropped", _statement("tl.debug_barrier()")
-    yield "count not reset", _statement("tl.store(counters_ptr + tl.program_id(0), 0)")
+    for place in ("tl.program_id(0)", "place"):
+        yield "count not reset", _statement(f"tl.store(counters_ptr + {place}, 0)")
+    yield "counted before it is kept", _counted_first
     yield "count compared with one less", _earlier
-    yield "every part reduces", _never_returns
+    yield "no part reduces", _compared(ast.Lt())
+    yield "every part reduces", _compared(ast.GtE())
     yield "atomic relaxed", _relaxed
 
 
@@ -88,9 +91,28 @@ def _earlier(node: ast.AST) -> ast.AST | None:
     return ast.Compare(found.left, found.ops, [fewer])
 
 
-def _never_returns(node: ast.AST) -> ast.AST | None:
-    found = _counted(node)
-    return ast.Compare(found.left, [ast.Lt()], [ast.Constant(0)]) if found else None
+def _compared(how: ast.cmpop) -> Edit:
+    """The same with 0: whoever comes is the last, or nobody is."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        found = _counted(node)
+        return ast.Compare(found.left, [how], [ast.Constant(0)]) if found else None
+
+    return edit
+
+
+def _counted_first(node: ast.AST) -> ast.AST | None:
+    """A split that is counted, and then kept."""
+    name = "orelse" if isinstance(node, ast.If) else "body"
+    body = getattr(node, name, [])
+    last = body[-1] if isinstance(node, (ast.FunctionDef, ast.If)) and body else None
+    if not isinstance(last, ast.Return) or "counts_last(" not in ast.unparse(last):
+        return None
+    new = copy.deepcopy(node)
+    counted = ast.Assign([ast.Name("last", ast.Store())], getattr(new, name)[-1].value)
+    kept = getattr(new, name)[:-1]
+    setattr(new, name, [counted, *kept, ast.Return(ast.Name("last", ast.Load()))])
+    return new
 
 
 def _relaxed(node: ast.AST) -> ast.AST | None:

@@ -7,7 +7,7 @@ from gemmgen.select.plan import Plan
 from gemmgen.verification.faults.families import families
 from gemmgen.verification.faults.host import host_families, on_the_host
 from gemmgen.verification.mutate.host_excuses import excuse
-from gemmgen.verification.mutate.mutants import EQUIVALENT, UNTRIED, Mutant, mutated
+from gemmgen.verification.mutate.mutants import EQUIVALENT, Mutant, mutated
 from gemmgen.verification.mutate.reach import place_of
 
 
@@ -28,8 +28,7 @@ def device_mutants(plan: Plan, name: str, source: str) -> Iterator[tuple[str, Mu
         assert isinstance(one.statement, ast.FunctionDef)
         what = f"{one.name} of {name}"
         same = EQUIVALENT.get(one.family) or excuse(name, one)
-        untried = UNTRIED.get(one.family)
-        made = Mutant(what, one.family, one.source, same, untried)
+        made = Mutant(what, one.family, one.source, same)
         yield one.statement.name, made
 
 

@@ -20,22 +20,17 @@ from gemmgen.verification.faults.pipelines import same_pipeline
 class Mutant:
     """A faulty module; `equivalent` says why no test could tell it, if none can.
 
-    `untried` says why none could in the interpreter, where a GPU might. `file` is that
-    of the schedules whose kernel has the fault; None if every launch may have it. In a
-    module that launchers share, `place` is where it is, as `reach` has it.
+    `file` is that of the schedules whose kernel has the fault; None if every launch may
+    have it. In a module that launchers share, `place` is where it is, as `reach` has
+    it.
     """
 
     name: str
     family: str
     source: str
     equivalent: str | None = None
-    untried: str | None = None
     file: str | None = None
     place: int = 0
-
-    def excuse(self, device: str) -> str:
-        """Why it may survive on a device; nothing if it may not."""
-        return self.equivalent or (device == "cpu" and self.untried) or ""
 
 
 EQUIVALENT = {
@@ -44,16 +39,8 @@ EQUIVALENT = {
 }
 """Families that compute the same as the kernel, with the reason."""
 
-_IN_TURN = "programs of the interpreter run one after the other"
-UNTRIED = {
-    "barrier dropped": _IN_TURN,
-    "atomic relaxed": _IN_TURN,
-    "every part reduces": _IN_TURN,
-}
-"""Families that only programs beside each other can tell, with the reason."""
-
 _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
-_ONE_ROW = "gemv has a program for each row, so none is beyond M"
+ONE_ROW = "gemv has a program for each row, so none is beyond M"
 _ONE_COLUMN = "every gemv of the table has a program for each column too"
 _ONE_PART = "what is stored as it is multiplied has one part"
 _ALIKE = "parts of a side that is a power of two are as large as each other"
@@ -83,7 +70,6 @@ def mutants(plan: Plan, stem: str, source: str) -> Iterator[Mutant]:
             or same_pipeline(one.family, one.statement, one.node)
             or _same_parts(plan, one.family)
             or _same_in_gradients(plan, stem, one.family, one.node),
-            UNTRIED.get(one.family),
             file,
         )
 
@@ -151,7 +137,7 @@ def _same_in_gemv(
     if lone and family == "mask dropped" and _WHOLE_MASK in text:
         return _ONE_COLUMN
     form = _ALONG.get(family)
-    for axis, reason in (("m", _ONE_ROW), ("n", _ONE_COLUMN))[: 1 + lone]:
+    for axis, reason in (("m", ONE_ROW), ("n", _ONE_COLUMN))[: 1 + lone]:
         if form and form.format(axis) in text:
             return reason
     return None

@@ -17,7 +17,7 @@ PATH: dict[str, tuple[Same, ...]] = {
     "_runtime/launch.py": (
         Same("always taken", "if parts > 1 else 1", _MORE_ROOM),
         Same("bound moved by one", "parts > 1", _MORE_ROOM),
-        Same("bound moved by one", "found[1].numel() < tiles", ANEW),
+        Same("bound moved by one", "found[1].numel() < counts", ANEW),
     ),
     "_runtime/packed.py": (
         Same("statement dropped", "super().__init__()", DICT),
@@ -43,7 +43,7 @@ PATH: dict[str, tuple[Same, ...]] = {
     ),
     "_runtime/replay.py": (
         Same("always taken", "if ready.alike.splits", SLOWER),
-        Same("never taken", "if programs[1] == 1", SLOWER),
+        Same("never taken", "if meeting[1] == 1", SLOWER),
         Same("always taken", "if found.notes", "every Triton that is served has it"),
         Same("always taken", "MOST_ARGUMENTS", ANEW),
         Same("statement dropped", "super().__init__()", DICT),
@@ -98,6 +98,9 @@ PATH: dict[str, tuple[Same, ...]] = {
 """By module."""
 
 PATH_ON_OLDEST: dict[str, tuple[Same, ...]] = {
+    "_runtime/device.py": (
+        Same("never taken", "hasattr(tma, 'async_load')", "Triton 3.6 has old names"),
+    ),
     "_runtime/launch.py": (
         Same("condition dropped", "self.to_tf32 and", _NOT_YET, "if ROUNDS else {}"),
         Same("never taken", "self.to_tf32 and ROUNDS", _NOT_YET),

@@ -68,12 +68,11 @@ class _Trial:
     mutant: Mutant
     checks: tuple[tuple[str, Callable[[], Subject]], ...]
 
-    def kill(self, found: str, device: str) -> Kill:
+    def kill(self, found: str) -> Kill:
         """What became of it."""
         mutant = self.mutant
-        excuse = mutant.excuse(device)
-        reached = bool(self.checks)
-        return Kill(self.module, mutant.name, mutant.family, found, excuse, reached)
+        same, reached = mutant.equivalent or "", bool(self.checks)
+        return Kill(self.module, mutant.name, mutant.family, found, same, reached)
 
 
 def self_test(
@@ -107,7 +106,7 @@ def self_test(
             every = _of_shared(folder / "shared", reach)
             trials += [one for one in every if one.module in shared]
         outcomes, known = [*ill], list[Kill]()
-        for kills, seconds in _found_out(trials, device, verified):
+        for kills, seconds in _found_out(trials, verified):
             outcomes.append(replace(_judged(kills, device), seconds=seconds))
             known += kills
             on_judged(outcomes[-1], kills)
@@ -212,21 +211,20 @@ def _healthy(
 
 def _found_out(
     trials: Sequence[_Trial],
-    device: str,
     verified: Mapping[str, Callable[..., list[Outcome]]],
 ) -> Iterator[tuple[list[Kill], float]]:
     """What became of each module's mutants, and in how many seconds, as it is known."""
     found = [""] * len(trials)
     seconds = {one.module: 0.0 for one in trials}
     left = list(seconds)
-    tried = [at for at, one in enumerate(trials) if not one.mutant.excuse(device)]
+    tried = [at for at, one in enumerate(trials) if not one.mutant.equivalent]
     for turn in count():
         tried = [at for at in tried if not found[at] and turn < len(trials[at].checks)]
         going_on = {trials[at].module for at in tried}
         for module in [one for one in left if one not in going_on]:
             left.remove(module)
             own = [
-                one.kill(how, device)
+                one.kill(how)
                 for one, how in zip(trials, found, strict=True)
                 if one.module == module
             ]

@@ -12,11 +12,13 @@ from gemmgen.output import alone
 from gemmgen.output.folder import PACKAGE
 from gemmgen.render import render
 from gemmgen.render.parts import ROLES, file_of
+from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.tile import Rates
 from gemmgen.select.costs import Cost, Costs
+from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.plan import Plan, plans
 from gemmgen.select.tile_text import parse_tile
-from gemmgen.select.tuning_file import Tuning
+from gemmgen.select.tuning_file import Measured, Tuning
 from gemmgen.spec.parse import parse
 from gemmgen.tables.functions import OPS
 from gemmgen.verification.run.process import Subject
@@ -52,7 +54,8 @@ kernels:
     dtype: fp32
     precision: tf32
     epilogue: acc * gate[m, n] + addend[m, n]
-  # Sides that are sums of two and of three pieces, of one product stored in halves.
+  # Sides that are sums of two and of three pieces, of one product stored in halves;
+  # parts of K of programs that go from tile to tile.
   - name: pieces
     op: linear
     schedule: warp_specialized
@@ -61,7 +64,7 @@ kernels:
       out = silu(pre) + residual[m, n]
     outputs: {out: bf16, pre: fp32}
     tiles:
-      - {m: 104, n: 128, k: 32, stages: 2, warps: 8}
+      - {m: 104, n: 128, k: 32, stages: 2, warps: 8, split_k: 3}
       - {m: 256, n: 128, k: 32, stages: 2, warps: 8}
   # The same of a matrix that lies along them.
   - name: lying
@@ -104,11 +107,31 @@ _TUNED = Tuning(
                 parse_tile("tma 64x64x128 kfill s7 w4"): Cost(0.21, 2.5, 3.6, 6e-5),
                 parse_tile("tma 64x64x128 s6 w4"): Cost(0.21, 2.4, 3.6, 6e-5),
                 parse_tile("persistent 128x256x64 s3 w8"): Cost(0.64, 1.9, 4, 4e-5),
+                parse_tile("warp_specialized 72x64x64 k2fill s8 w4"): Cost(
+                    0.05, 1.5, 3.0, 5e-5
+                ),
             },
         )
     },
 )  # fmt: skip
 """A kernel that chooses among tiles by what they cost."""
+
+_STREAMING = """
+gemmgen: 1
+targets: [sm_90]
+kernels:
+  - {name: streaming, op: gemm, layout: NT, dtype: bf16, schedule: [tiled, gemv]}
+"""
+_OF_ROWS = "row_dot"
+_FOUR_COLUMNS = Tuning(
+    "", "sm_90", {},
+    {
+        "streaming": Measured(
+            (Rule((1, ANY, ANY), parse_tile("gemv 1x4x256 s1 w1")),), (), {}
+        )
+    },
+)  # fmt: skip
+"""Rows times a matrix without a tensor core, several columns in a program."""
 
 _FOR_OLDER = """
 gemmgen: 1
@@ -163,14 +186,23 @@ def _trained() -> tuple[Plan, ...]:
 def callers_of(module: str, function: str) -> tuple[tuple[Plan, str | None], ...]:
     """The kernels that call a function of a module, each with the file that does.
 
-    One for a function of epilogues. What warp-specialized kernels share is tried by
-    several, since layouts and operands decide what each does; the rest by the first.
+    One for a function of epilogues, or of products of rows. What warp-specialized
+    kernels share is tried by several, since layouts and operands decide what each does;
+    the rest by the first.
     """
     if function in OPS:
         return ((_caller_of(function), None),)
+    if function == _OF_ROWS:
+        return (_streaming(),)
     if module not in ROLES:
         return ((trial_plans()[0], None),)
     return tuple((one, one.specialized) for one in trial_plans() if one.specialized)
+
+
+@cache
+def _streaming() -> tuple[Plan, str]:
+    (plan,) = plans(parse(_STREAMING.encode(), "self-test"), [_FOUR_COLUMNS])
+    return plan, next(one for one in plan.files if SCHEDULES[one].memory_bound)
 
 
 @cache

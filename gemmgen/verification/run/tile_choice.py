@@ -31,14 +31,8 @@ from gemmgen.verification.interpret.hardware import (
     check_stored,
 )
 from gemmgen.verification.oracle.reference import torch_dtype
+from gemmgen.verification.run.choice_sizes import MOST, SMS, Sizes, sizes_for
 
-_MOST = 2**31 - 1
-_MOST_ELEMENTS = 2**38
-"""Of a matrix: more fits no GPU."""
-_DRAWN = 30
-"""Sizes that are drawn for each GPU, beside those at the bounds of rows."""
-_WAVES, _MOST_WAVES = 4, 4
-"""Sizes that are drawn for each row which asks for full waves, and of how many."""
 _WHOLE, _ODD, _PADDED = "whole", "odd", "padded"
 _ROWS = (_WHOLE, _WHOLE, _ODD, _PADDED)
 """One after the other, an element apart, from a multiple of 16 elements to the next."""
@@ -46,8 +40,6 @@ _ROUNDING = 1e-9
 """How far sums of a prediction may be apart that are added in another order."""
 _STEP = 8
 """Rows that predictions do not tell apart."""
-_SMS = (1, 16, 78, 108, 132, 148, 192)
-Sizes = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -79,61 +71,11 @@ def check_choice(plan: Plan, module: ModuleType, number: int) -> int:
     for gpu in TARGETS.values():
         if gpu.architecture < oldest:
             continue
-        for sizes in _sizes(module.TILES, draw):
-            call = _Call(gpu, draw.choice((*_SMS, gpu.sms)), sizes, draw.choice(_ROWS))
+        for sizes in sizes_for(module.TILES, draw):
+            call = _Call(gpu, draw.choice((*SMS, gpu.sms)), sizes, draw.choice(_ROWS))
             _check(plan, module, call)
             count += 1
     return count
-
-
-def _sizes(table: Any, draw: random.Random) -> Iterator[Sizes]:
-    """Sizes at the corners of each row, one beyond along each side, and drawn ones."""
-    for row in table:
-        corner = [_MOST if size == math.inf else int(size) for size in row[2:5]]
-        yield _whole(corner, draw)
-        for axis, size in enumerate(row[2:5]):
-            if size != math.inf:
-                beyond = list(corner)
-                beyond[axis] += 1
-                yield _whole(beyond, draw)
-        if row.waves:
-            yield from _few_waves(row, draw)
-    for _ in range(_DRAWN):
-        yield _whole([_drawn(draw, _MOST) for _ in range(3)], draw)
-    for _ in range(_DRAWN // 3):  # rows of an odd multiple of 8 bytes among them
-        yield _whole([4 * _drawn(draw, 2**20) for _ in range(3)], draw)
-    for axis in range(3):
-        yield _whole([0 if i == axis else _drawn(draw, _MOST) for i in range(3)], draw)
-
-
-def _few_waves(row: Any, draw: random.Random) -> Iterator[Sizes]:
-    """Sizes of so few tiles that the last wave may well be too empty for a row."""
-    for _ in range(_WAVES):
-        tiles = int(2 ** draw.uniform(0, math.log2(_MOST_WAVES * max(_SMS))))
-        high = draw.randint(1, tiles)
-        found = (
-            row.m * high,
-            row.n * math.ceil(tiles / high),
-            16 * draw.randint(1, 512),
-        )
-        bounds = zip(found, row[2:5], strict=True)
-        yield _whole([int(min(size, most)) for size, most in bounds], draw)
-
-
-def _drawn(draw: random.Random, most: int) -> int:
-    """A size; each power of two is as likely as any other."""
-    return min(most, int(2 ** draw.uniform(0, 31)))
-
-
-def _whole(sizes: list[int], draw: random.Random) -> Sizes:
-    """Such sizes whose matrices can exist: the largest shrink, in a drawn order."""
-    found = list(sizes)
-    for axis in draw.sample(range(3), 3):
-        others = [size for i, size in enumerate(found) if i != axis]
-        if max(others) * found[axis] > _MOST_ELEMENTS:
-            found[axis] = _drawn(draw, max(1, _MOST_ELEMENTS // max(others)))
-    m, n, k = found
-    return m, n, k
 
 
 def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
@@ -149,6 +91,10 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
     wanted = {module.TILES[place] for place in _best(plan, call)}
     if launch.tile not in wanted:
         raise Wrong(f"{launch.tile} is taken, {wanted} is to be\n{call}")
+    m, n, _ = call.sizes
+    parts = _parts(launch.tile, _count(launch.tile, m, n), call)
+    if launch.parts not in ((), (parts,)):
+        raise Wrong(f"K comes in {launch.parts} parts, {parts} are to be\n{call}")
     try:
         check_grid(launch.programs)
         for tensor in launch.tensors:
@@ -192,6 +138,7 @@ def _serving(plan: Plan, call: _Call) -> Iterator[int]:
             and schedule.unit in (None, call.gpu.unit)
             and row.runs_on(call.gpu, plan.product)
             and all(most is None or size <= most for size, most in limits)
+            and math.ceil(call.sizes[1] / row.tile.n) <= MOST
             and (not row.full or _fills(row.tile, call))
             and all(
                 _describable(tensor)
@@ -216,10 +163,7 @@ def _predicted(plan: Plan, row: Row, call: _Call) -> float:
     }
     block, once, launch = (float(f"{value:.4g}") for value in timed[:-1])
     high, wide = math.ceil(m / tile.m), math.ceil(n / tile.n)
-    parts = tile.split_k
-    if parts < 0:  # as many as there are SMs for, of four blocks at least
-        most = math.ceil(k / (4 // -parts * tile.k))
-        parts = max(1, min(-parts * call.sms // (high * wide), most))
+    parts = _parts(tile, high * wide, call)
     turns = math.ceil(high * wide * parts / call.sms)
     loop = turns * (math.ceil(math.ceil(k / tile.k) / parts) * block + once)
     stored = max(product.out_bytes, product.tile_bytes)
@@ -235,10 +179,32 @@ def _predicted(plan: Plan, row: Row, call: _Call) -> float:
     return found
 
 
+def _count(tile: Any, m: int, n: int) -> int:
+    """How many tiles so many rows and columns have."""
+    tiles: int = math.ceil(m / tile.m) * math.ceil(n / tile.n)
+    return tiles
+
+
+def _parts(tile: Any, tiles: int, call: _Call) -> int:
+    """In how many parts K comes: as many as there are SMs for, of four blocks at least.
+
+    Of programs that go from tile to tile, in whole turns of all tiles.
+    """
+    if tile.split_k > 0:
+        return int(tile.split_k)
+    times = -tile.split_k
+    most = math.ceil(call.sizes[2] / (4 // times * tile.k))
+    here = times * call.sms // tiles
+    if SCHEDULES[tile.schedule].persistent:
+        here = call.sms // math.ceil(tiles / times)
+    parts: int = max(1, min(here, most))
+    return parts
+
+
 def _fills(tile: Tile, call: _Call) -> bool:
     """Whether the waves of its tiles are full to the share that tables ask for."""
     m, n, _ = call.sizes
-    tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
+    tiles = _count(tile, m, n)
     return tiles / (math.ceil(tiles / call.sms) * call.sms) >= FULL
 
 

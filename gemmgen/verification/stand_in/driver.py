@@ -118,16 +118,11 @@ class Driver:
         """What kernels are compiled for."""
         return GPUTarget("cuda", ARCHITECTURE, 32)
 
-    def bind(self) -> tuple[int, int]:
-        """Free and all memory, the asking for which gives the thread a context."""
-        self.thread.bound = True
-        return 1 << 36, 1 << 36
-
     def load(
         self, name: str, kernel: Compiled, shared: int, device: int
     ) -> tuple[Any, ...]:
         """A loaded kernel: module, function, registers, spills, threads."""
-        self.bind()
+        self.thread.bound = True
         return object(), Function(kernel, device), 32, 0, 1024
 
     def encode(
@@ -179,7 +174,7 @@ class Driver:
     ) -> None:  # fmt: skip
         """Keep a launch; as in C, one of no programs does nothing."""
         self.point("launch")
-        self.bind()
+        self.thread.bound = True
         enter, leave = hooks
         if enter is not None:
             enter(metadata)
@@ -211,7 +206,8 @@ class Driver:
         return device, self.thread.streams.get(device, 0)
 
     def capturing(self) -> bool:
-        """Whether the thread's current stream is captured."""
+        """Whether the thread's current stream is captured; that binds its context."""
+        self.thread.bound = True
         return self._now(self.thread.device) in self.captures
 
     @contextmanager

@@ -60,7 +60,6 @@ def _pose_as_torch(driver: Driver) -> None:
             driver.thread.device if device is None else _index(device)
         )
     )
-    cuda.mem_get_info = lambda *_: driver.bind()
     cuda.synchronize = lambda *_: driver.wait()
     torch._C._cuda_getDevice = driver.get_current_device
     torch._C._cuda_getCurrentRawStream = driver.get_current_stream
