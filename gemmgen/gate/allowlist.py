@@ -75,7 +75,7 @@ _ATTRIBUTES = {
     "tl": {
         "arange", "cdiv", "constexpr", "dot", "full", "load", "maximum", "minimum",
         "program_id", "store", "where", "zeros", "PropagateNan", "assume", "atomic_add",
-        "debug_barrier", "int64", "num_programs", "range",
+        "debug_barrier", "int64", "num_programs", "range", "sum",
         *(row.triton for row in DTYPES.values()),
         *(op.triton[3:] for op in OPS.values() if op.in_place),
     },
