@@ -1,11 +1,9 @@
 """Calls kernels as operators of torch, in Triton's interpreter; a line for each case.
 
 A process of its own, for the interpreter is asked for before Triton is imported, and
-mended for bf16. Prints a name and what went wrong, or nothing, both as Python has it.
+mended for bf16.
 """
 
-import sys
-import traceback
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
@@ -38,26 +36,10 @@ from generated import (
     linear_scales,
     study_linear,
 )
+from tests.cases import case, refused, run_all
 
 CPU = torch.device("cpu")
-CASES: dict[str, Callable[[], None]] = {}
 SPEC = Path(__file__).parent.parent / "spec.yaml"
-
-
-def case(check: Callable[[], None]) -> Callable[[], None]:
-    """Note a check under its name."""
-    CASES[check.__name__] = check
-    return check
-
-
-def refused(call: Callable[[], Any], *words: str) -> None:
-    """Hold that a call raises, and says these words."""
-    try:
-        call()
-    except Exception as error:
-        assert all(word in str(error) for word in words), error
-    else:
-        raise AssertionError("not refused")
 
 
 def halves(*sizes: int) -> Tensor:
@@ -585,18 +567,6 @@ def verify_finds_launchers_that_do_not_enter() -> None:
         launcher.memory.handed = before
 
 
-def main() -> None:
-    """Run every case."""
-    interpreter.mend()
-    answers, sys.stdout = sys.stdout, sys.stderr
-    for name, check in CASES.items():
-        said = ""
-        try:
-            check()
-        except BaseException:
-            said = traceback.format_exc()
-        print(name, ascii(said), file=answers, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    interpreter.mend()
+    run_all()

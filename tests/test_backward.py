@@ -81,8 +81,8 @@ FAULTS = [
     ("grad_epilogue", "sums, mask=mask_n", "sums, mask=mask_n & (tile_m == 0)"),
     ("backward", "(grad_acc, w)", "(grad_acc * 0, w)"),
     ("backward", "needs_x or needs_w", "needs_x"),
-    ("../_runtime/gradients/elementwise", "made.sum(0)", "made[0]"),
-    ("../_runtime/gradients/function", "ctx.needs_input_grad[2:]", "[False] * 9"),
+    ("../_runtime/operators/elementwise", "made.sum(0)", "made[0]"),
+    ("../_runtime/gradients/function", "ctx.needs_input_grad[3:]", "[False] * 9"),
 ]
 FAST = {FAULTS[0], FAULTS[3]}
 

@@ -1,9 +1,6 @@
 """Kernels as operators of torch, in Triton's interpreter, and their names."""
 
-import ast
-import os
-import subprocess
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,38 +9,17 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from gemmgen.output import builder
+from tests.cases import in_interpreter, names_in, said_by
 from tests.once import once
 
-ROOT = Path(__file__).parent.parent
-SCRIPT = ROOT / "tests" / "operators_script.py"
-NAMES = [
-    node.name
-    for node in ast.parse(SCRIPT.read_text(encoding="utf-8")).body
-    if isinstance(node, ast.FunctionDef) and node.decorator_list
-]
-
-
-def in_interpreter(folder: Path, *command: str) -> str:
-    """What a script prints that runs beside a folder."""
-    done = subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+NAMES = names_in("operators_script")
 
 
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What went wrong in each case."""
 
-    def run(folder: Path) -> dict[str, str]:
-        lines = in_interpreter(folder, "-m", "tests.operators_script").splitlines()
-        return {
-            name: ast.literal_eval(text)
-            for name, _, text in (line.partition(" ") for line in lines)
-        }
-
+    run = partial(said_by, "operators_script")
     return once(tmp_path_factory, "operators", run)
 
 

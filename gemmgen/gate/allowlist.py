@@ -38,8 +38,8 @@ _SHARED = {
     "checks": {"Checks"},
     "dispatch": {"Launches"},
     "launch_cache": {"launch_cache"},
-    "gradients.elementwise": {"Elementwise"},
     "gradients.function": {"Gradient", "matrix", "shaped"},
+    "operators.elementwise": {"Elementwise"},
     "operators.operator": {"torch_operator"},
     "device": {
         "aligned", "finishes", "row_dot", "span", "span_in", "split_range",

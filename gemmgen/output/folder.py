@@ -40,11 +40,12 @@ SHARED = tuple(
         "layers/base",
         "layers/replace",
         "gradients/__init__",
-        "gradients/elementwise",
         "gradients/function",
         "operators/__init__",
         "operators/registry",
+        "operators/entry",
         "operators/operator",
+        "operators/elementwise",
     )
 )
 """The files of what all launchers share, each using those before it."""

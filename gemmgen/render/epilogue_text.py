@@ -185,7 +185,7 @@ class GradEpilogueText(GradientText):
         taken = {
             "device": ["span"],
             "functions": sorted(one for one in called if not OPS[one].in_place),
-            "gradients.elementwise": ["Elementwise"],
+            "operators.elementwise": ["Elementwise"],
         }
         return [
             (shared(self.plan, file), found) for file, found in taken.items() if found

@@ -111,3 +111,55 @@ def test_opcheck_passes(name: str) -> None:
         for argument, shape in zip(launcher.operator.names, shapes[name], strict=True)
     ]
     torch.library.opcheck(launcher.operator.overload, arguments)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory):
+    """A launcher with a backward, which remembers calls."""
+    from pathlib import Path
+
+    from gemmgen.output import builder
+
+    folder = tmp_path_factory.mktemp("trained")
+    spec = Path(__file__).parents[2] / "examples" / "training.yaml"
+    builder.build([spec], folder / "trained")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.syspath_prepend(str(folder))
+        from trained import mlp_up
+    for _ in range(4):
+        gradients(mlp_up, 64)
+        mlp_up(*inputs(64))
+    return mlp_up
+
+
+def gradients(call, rows: int):
+    learning = [one.requires_grad_() for one in inputs(rows)]
+    result = call(*learning)
+    return [result, *torch.autograd.grad(result, learning, result.detach())]
+
+
+@pytest.mark.parametrize("mode", [None, "reduce-overhead"])
+def test_compiled_gradients_are_those_of_plain_calls(trained, mode) -> None:
+    torch._dynamo.reset()
+    made = torch.compile(trained, fullgraph=True, mode=mode)
+    for rows in (64, 64, 64, 77, 77, 300, 64):
+        for got, want in zip(
+            gradients(made, rows), gradients(trained, rows), strict=True
+        ):
+            assert torch.equal(got, want)
+
+
+def test_what_learns_hides_nothing_from_torch(trained) -> None:
+    from torch.utils.checkpoint import checkpoint
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        gradients(trained, 64)
+    assert counter.get_total_flops() == 3 * 2 * 64 * 32 * 48
+    want = gradients(trained, 64)
+    again = gradients(lambda *one: checkpoint(trained, *one, use_reentrant=False), 64)
+    assert all(map(torch.equal, again, want))
+    x, w, bias = inputs(64)
+    _, pull = torch.func.vjp(lambda x: trained(x, w, bias), x)
+    assert torch.equal(pull(want[0].detach())[0], want[1])
+    torch.library.opcheck(trained.operator.overload, (x.requires_grad_(), w, bias))

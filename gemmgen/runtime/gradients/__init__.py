@@ -1,1 +1,1 @@
-"""What kernels share that have gradients: their entry into autograd, their passes."""
+"""What kernels share that have gradients: their entry into autograd."""

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ..support import transformed
+
 
 class Gradient:
     """The backward of a launcher that returns so many `results`.
@@ -43,18 +45,28 @@ class Gradient:
         """
         if out is not None:
             name = next(n for n, one in zip(names, inputs, strict=True) if learns(one))
-            raise ValueError(
-                f"{launcher.__name__}: {name} must not require a gradient where out is "
-                "given: leave that away, or call under torch.no_grad()"
-            )
-        return Differentiable.apply(self, self.forward or launcher, *inputs)
+            refuse_out(launcher.__name__, name)
+        return self.apply(launcher.__name__, self.forward or launcher, inputs)
+
+    def apply(self, kernel: str, launcher: Any, inputs: Sequence[Any]) -> Any:
+        """Return what a launcher, the `forward` if there is one, does in a graph."""
+        told = self, kernel, launcher, *inputs
+        if not transformed():
+            return Differentiable.apply(*told)
+        # As a level of torch.func enters the functions that it has taken apart: the
+        # operators that this one calls go down to the next level by themselves.
+        with torch._functorch.utils.enable_single_level_autograd_function():
+            above: Any = super(torch.autograd.Function, Differentiable)
+            return above.apply(*told)
 
 
 class Differentiable(torch.autograd.Function):  # type: ignore[misc]
     """A call of a launcher in a graph of autograd."""
 
     @staticmethod
-    def forward(ctx: Any, gradient: Gradient, launcher: Any, *inputs: Any) -> Any:
+    def forward(
+        ctx: Any, gradient: Gradient, kernel: str, launcher: Any, *inputs: Any
+    ) -> Any:
         """Launch, and save what the backward needs."""
         returned = launcher(*inputs)
         made = returned if isinstance(returned, tuple) else (returned,)
@@ -64,7 +76,7 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         ctx.set_materialize_grads(False)
         results = made[: gradient.results]
         ctx.likes = [(one.shape, one.dtype, one.device) for one in results]
-        ctx.gradient, ctx.kernel = gradient, launcher.__name__
+        ctx.gradient, ctx.kernel, ctx.functional = gradient, kernel, transformed()
         return results[0] if gradient.results == 1 else results
 
     @staticmethod
@@ -72,9 +84,11 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         """Return the gradients of the inputs that need them.
 
         Raise RuntimeError where these are to be differentiated again: a term of a
-        second derivative would be missing, and nobody would know.
+        second derivative would be missing, and nobody would know. torch.func always
+        says so; there it is raised when somebody does.
         """
-        if torch.is_grad_enabled():
+        again = torch.is_grad_enabled()
+        if again and not ctx.functional:
             raise RuntimeError(
                 f"{ctx.kernel} has no second derivative: leave out create_graph=True"
             )
@@ -84,8 +98,38 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
             nothing(*like) if grad is None else grad
             for grad, like in zip(grads, ctx.likes, strict=True)
         ]
-        needs = ctx.needs_input_grad[2:]
-        return None, None, *ctx.gradient.backward(saved, given, needs)
+        needs = ctx.needs_input_grad[3:]
+        if not again:
+            return None, None, None, *ctx.gradient.backward(saved, given, needs)
+        with torch.no_grad():
+            made = ctx.gradient.backward(saved, given, needs)
+        sources = *given, *ctx.saved_tensors
+        last = [
+            one if one is None else Last.apply(ctx.kernel, one, *sources)
+            for one in made
+        ]
+        return None, None, None, *last
+
+
+class Last(torch.autograd.Function):  # type: ignore[misc]
+    """A gradient that was computed from `sources`, with no derivative of its own."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(kernel: str, made: torch.Tensor, *sources: torch.Tensor) -> Any:
+        """Return it as it is."""
+        return made.view_as(made)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        """Keep whose it is."""
+        ctx.kernel = inputs[0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Raise RuntimeError."""
+        raise RuntimeError(f"{ctx.kernel} has no second derivative")
 
 
 def is_tensor(value: Any) -> bool:
@@ -96,6 +140,14 @@ def is_tensor(value: Any) -> bool:
 def learns(value: Any) -> bool:
     """Return whether a value is a tensor whose gradient somebody wants."""
     return is_tensor(value) and value.requires_grad
+
+
+def refuse_out(kernel: str, name: str) -> None:
+    """Raise ValueError for given memory, whose history autograd would not know."""
+    raise ValueError(
+        f"{kernel}: {name} must not require a gradient where out is given: leave that "
+        "away, or call under torch.no_grad()"
+    )
 
 
 def nothing(shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:

@@ -14,10 +14,12 @@ from torch.utils.flop_counter import register_flop_formula
 
 from ..checks import Checks, check_gradient, fits
 from ..dispatch import Launches
+from ..gradients.function import refuse_out
 from ..launch_cache import tracing
 from ..repeats import several
-from ..support import DUAL, dry, is_wrapped, moded, profiled, transformed, watched
-from .registry import Slot, slot_of
+from ..support import dry, profiled, transformed, watched
+from .entry import Entry, define
+from .registry import Slot, schema_of, slot_of
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -31,30 +33,29 @@ def torch_operator(launches: Launches) -> Callable[[T], T]:
 
     The launcher goes on to launch by itself; calls that torch has to see, as of
     compilation, it hands to the operator. A gradient is refused unless the launcher has
-    one, and its tensors are plain.
+    one.
     """
 
     def registered(launcher: Any) -> Any:
-        slot, new = slot_of(launcher)
+        slot, new = slot_of(launcher, launcher.__name__, schema_of(launcher))
         launcher.operator = operator = Operator(slot, launcher, launches)
         launcher.memory.handed = operator.enter
         slot.keep(operator)
         if new:
-            define(slot)
+            define_launcher(slot)
         return launcher
 
     return registered
 
 
-class Operator:
+class Operator(Entry):
     """What torch's dispatcher calls, for one launcher."""
 
     def __init__(self, slot: Slot, launcher: Any, launches: Launches) -> None:
-        self.overload, self.launches = slot.overload, launches
-        self.launcher, self.gradient = launcher, launcher.gradient
-        self.kernel, self.by_row = launcher.__name__, launcher.by_row
+        super().__init__(slot, launcher.__name__)
+        self.launches, self.by_row = launches, launcher.by_row
         self.launch, self.checked = launcher.unseen, launcher.__wrapped__
-        self.names = [one.name for one in self.overload._schema.arguments]
+        self.gradient = launcher.gradient
 
     def enter(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Make a launcher's call, as an operator if torch has to see it.
@@ -85,6 +86,8 @@ class Operator:
                 what = "have the result's shape and dtype"  # no sizes, while traced
                 raise ValueError(f"{self.kernel}: {name} must {what}")
             check_gradient(self.kernel, name, target)
+            if one.requires_grad:
+                refuse_out(self.kernel, "an input")
             target.copy_(one)
         return targets if several_asked else out
 
@@ -93,50 +96,29 @@ class Operator:
         with dry():
             return self.checked(*inputs)
 
-    def graded(self, keys: Any, *inputs: Any) -> Any:
-        """Compute what gradients are asked of, or refuse; else launch.
+    def differentiated(self, keys: Any, *inputs: Any) -> Any:
+        """Return results for autograd to differentiate, if there is a gradient.
 
-        A kernel's own backward is entered for plain tensors alone: what it does between
-        its products is no operator.
+        The product and what its backward calls are operators, for what traces them.
         """
-        tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
-        away = moded() or transformed() or tensors[0].is_meta
-        away = away or any(map(is_wrapped, tensors))
-        if DUAL._current_level >= 0:
-            self.refuse_tangents(inputs)
-        if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
-            if self.gradient is not None and not away:
-                return self.gradient.call(self.launcher, self.names, inputs, None)
-            self.refuse_gradients(inputs)
-        if not away:
-            return self.launch(*inputs)  # another turn would cost as much again
-        with torch._C._AutoDispatchBelowAutograd():
-            below = keys & torch._C._after_autograd_keyset
-            return self.overload.redispatch(below, *inputs)
-
-    def refuse_gradients(self, inputs: Sequence[Any]) -> None:
-        """Raise ValueError for an input that requires a gradient."""
-        for name, one in zip(self.names, inputs, strict=True):
-            if not isinstance(one, torch.Tensor):
-                continue
-            if self.gradient is not None and one.requires_grad:
+        if self.gradient is None:
+            return super().differentiated(keys, *inputs)
+        for name, one in self.tensors(inputs):
+            if one.is_meta and one.requires_grad:
                 raise ValueError(
-                    f"{self.kernel}: {name} must not require a gradient under "
-                    "torch.compile, a mode, torch.func or as a subclass: call "
-                    f"{self.kernel} outside of them, or under torch.no_grad()"
+                    f"{self.kernel}: {name} must not require a gradient on the meta "
+                    "device: call it elsewhere, or under torch.no_grad()"
                 )
-            check_gradient(self.kernel, name, one)
+        forward = self.gradient.forward
+        entered = self if forward is None else forward.operator
+        if not transformed():
+            return self.gradient.apply(self.kernel, entered.overload, inputs)
 
-    def refuse_tangents(self, inputs: Sequence[Any]) -> None:
-        """Raise ValueError for an input that has a forward derivative."""
-        for name, one in zip(self.names, inputs, strict=True):
-            if not isinstance(one, torch.Tensor):
-                continue
-            if DUAL.unpack_dual(one).tangent is not None:
-                raise ValueError(
-                    f"{self.kernel}: {name} must have no tangent, for {self.kernel} "
-                    "computes no forward derivative"
-                )
+        def lower(*inputs: Any) -> Any:
+            with torch.enable_grad():  # which other levels may ask for
+                return entered.below(keys, *inputs)
+
+        return self.gradient.apply(self.kernel, lower, inputs)
 
     @cached_property
     def asked(self) -> Mapping[str, tuple[Sequence, torch.dtype]]:
@@ -181,13 +163,8 @@ class Operator:
             if not self.leading:
                 sizes = count, made[0].shape[0] // count
                 made = [one.unflatten(0, sizes) for one in made]
-        else:
-            every = [
-                several(self.overload(*(item(one, dim, at) for _, one, dim in each)))
-                for at in range(count)
-            ]
-            made = list(map(torch.stack, zip(*every, strict=True)))
-        return (made[0], 0) if len(made) == 1 else (tuple(made), (0,) * len(made))
+            return (made[0], 0) if len(made) == 1 else (tuple(made), (0,) * len(made))
+        return super().batched(info, dims, *inputs)
 
     @property
     def leading(self) -> bool:
@@ -203,11 +180,6 @@ class Operator:
             return one
         every = one.expand(count, *one.shape) if dim is None else one.movedim(dim, 0)
         return every if self.leading else every.flatten(0, 1)
-
-
-def item(one: Any, dim: int | None, at: int) -> Any:
-    """Return one item of what torch.vmap was given, which may be the same for all."""
-    return one if dim is None else one.select(dim, at)
 
 
 def number(one: Any) -> Any:
@@ -226,19 +198,11 @@ def castable(one: Any, kind: str) -> bool:
     )
 
 
-def define(slot: Slot) -> None:
+def define_launcher(slot: Slot) -> None:
     """Tell torch what a new operator does, whichever launcher it will have."""
-    name, library = slot.name, slot.library
-
-    def call(what: str) -> Callable[..., Any]:
-        return lambda *inputs: getattr(slot.operator, what)(*inputs)
-
-    library.impl(name, call("launch"), "CompositeExplicitAutograd")
-    library.impl(name, call("graded"), "Autograd", with_keyset=True)
+    call = define(slot)
     for kind, key in AUTOCAST.items():
-        library.impl(name, partial(call("cast"), kind), key)
-    torch.library.register_fake(name, call("fake"), lib=library)
-    torch.library.register_vmap(name, call("batched"), lib=library)
+        slot.library.impl(slot.name, partial(call("cast"), kind), key)
     register_flop_formula(slot.packet)(
         lambda *shapes, **named: slot.operator.flops(*shapes, **named)
     )

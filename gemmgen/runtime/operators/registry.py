@@ -52,18 +52,17 @@ class Slot:
         return found
 
 
-def slot_of(launcher: Callable[..., Any]) -> tuple[Slot, bool]:
-    """Return the slot of a launcher's operator, and whether it was defined just now.
+def slot_of(function: Any, name: str, schema: str) -> tuple[Slot, bool]:
+    """Return the slot of a function's operator, and whether it was defined just now.
 
     The namespace is the package that the kernel's folder lies in, `a_b` for a.b. Where
     a file elsewhere has the name already, or the kernel had another schema before, it
     is the next one of `a_b_2`, `a_b_3`, ….
     """
-    schema, file = schema_of(launcher), launcher.__code__.co_filename
-    name = launcher.__name__
+    file = function.__code__.co_filename
     name += "_" * (name == "name")  # which torch calls a namespace's own
     with LOCK:
-        for namespace in namespaces(launcher.__module__):
+        for namespace in namespaces(function.__module__):
             packet = getattr(getattr(torch.ops, namespace), name, None)
             if packet is None:
                 return Slot(namespace, name, schema, file), True

@@ -44,7 +44,7 @@ def small_passes(module: ModuleType, on_gpu: bool) -> Iterator[None]:
 
     A GPU keeps their own: there a case is as large as it takes.
     """
-    passes = subject.runtime(module, "gradients.elementwise")
+    passes = subject.runtime(module, "operators.elementwise")
     m, n = (passes.BLOCK_M, passes.BLOCK_N) if on_gpu else SMALLEST[:2]
     with patch.multiple(passes, BLOCK_M=m, BLOCK_N=n):
         yield

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_utils import CrossRefFakeMode
 from torch.autograd import forward_ad
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -78,7 +79,16 @@ def check_operator(
 ) -> int:
     """Raise `Wrong` for what is not as it must be; how many things were tried."""
     one = Entered(plan, launcher, device)
-    checks = _called, _told, _without_memory, _derivatives, _mapped, _cast, _traced
+    checks = (
+        _called,
+        _told,
+        _without_memory,
+        _derivatives,
+        _mapped,
+        _cast,
+        _traced,
+        _trained,
+    )
     for check in checks:
         check(one)
     return len(checks)
@@ -237,3 +247,37 @@ def _traced(one: Entered) -> None:
         torch.library.opcheck(one.overload, one.inputs)
     except Exception as error:
         raise Wrong(f"opcheck: {error}") from error
+
+
+def _trained(one: Entered) -> None:
+    """Its gradients, if it has any, are the same compiled; torch checks their graph."""
+    if not one.grad:
+        return
+    learning = [
+        given.detach().requires_grad_() if isinstance(given, Tensor) else given
+        for given in one.inputs
+    ]
+    torch._dynamo.reset()
+    compiled = torch.compile(one.launcher, backend="aot_eager", fullgraph=True)
+    plain, traced = (_gradients(call, learning) for call in (one.launcher, compiled))
+    for before, after in zip(plain, traced, strict=True):
+        if not torch.equal(_bits(before), _bits(after)):
+            raise Wrong("compiled: other gradients than a plain call's")
+    try:
+        with CrossRefFakeMode():  # every operator beside what it is without memory
+            _gradients(one.launcher, learning)
+        torch.library.opcheck(one.overload, learning)
+    except Exception as error:
+        raise Wrong(f"traced with gradients: {error}") from error
+
+
+def _gradients(call: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Tensor]:
+    """The gradients from results as those of results; zeros where there is none."""
+    learning = [given for given in inputs if isinstance(given, Tensor)]
+    results = _several(call(*inputs))
+    given = [one.detach() for one in results]
+    found = torch.autograd.grad(results, learning, given, allow_unused=True)
+    return [
+        torch.zeros_like(one) if made is None else made
+        for one, made in zip(learning, found, strict=True)
+    ]

@@ -1,4 +1,7 @@
-"""A pass over matrices: gradients element by element, and sums of them on the way."""
+"""A pass over matrices: gradients element by element, and sums of them on the way.
+
+It is an operator of torch, as which it is called where torch has to see it.
+"""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -6,14 +9,17 @@ from typing import Any
 
 import torch
 
-from ..support import index_dtype, on_device
+from ..launch_cache import tracing
+from ..support import index_dtype, on_device, profiled, special
 from ..tile import cdiv, stride_name
+from .entry import Entry, define
+from .registry import slot_of
 
-BLOCK_M, BLOCK_N = 64, 128  # 32 elements a thread, in runs of 16 bytes
-WARPS = 8
+BLOCK_M, BLOCK_N = 32, 128  # 32 elements a thread, in runs of 16 bytes
+WARPS = 4
 
 
-class Elementwise:
+class Elementwise(Entry):
     """A kernel with a program for every tile of matrices [M, N], and how to launch it.
 
     `axes` names what it reads, then its results, each with the axes that it is stored
@@ -29,13 +35,23 @@ class Elementwise:
         dtypes: Mapping[str, str],
         sums: str = "float32",
     ) -> None:
-        self.kernel = kernel
         self.read = {name: own for name, own in axes.items() if name not in dtypes}
         self.made = {name: axes[name] for name in dtypes}
         self.dtypes = {name: getattr(torch, own) for name, own in dtypes.items()}
         self.sums = getattr(torch, sums)
         function = kernel.fn if hasattr(kernel, "fn") else kernel
         self.parameters = list(inspect.signature(function).parameters)
+        arguments = [
+            f"{'Tensor' if own else 'Scalar'} {name}" for name, own in self.read.items()
+        ]
+        name = function.__name__.removesuffix("_kernel")
+        schema = f"({', '.join(arguments)}, bool[] wanted) -> Tensor[]"
+        slot, new = slot_of(function, name, schema)
+        super().__init__(slot, name)
+        self.triton_kernel = kernel
+        slot.keep(self)
+        if new:
+            define(slot)
 
     def run(
         self, given: Sequence[Any], wanted: Sequence[bool]
@@ -46,6 +62,13 @@ class Elementwise:
         """
         if not any(wanted):
             return [None for _ in wanted]
+        seen = tracing() or special(given) or profiled()
+        made = iter((self.overload if seen else self.launch)(*given, wanted))
+        return [next(made) if want else None for want in wanted]
+
+    def launch(self, *inputs: Any) -> list[torch.Tensor]:
+        """Return the results that are wanted; that is the last input."""
+        *given, wanted = inputs
         M, N = given[0].shape
         tiles = {"n": cdiv(M, BLOCK_M), "m": cdiv(N, BLOCK_N)}
         sizes = {"m": M, "n": N}
@@ -56,16 +79,28 @@ class Elementwise:
             made = torch.empty(shape, dtype=dtype, device=given[0].device)
             stored[name] = made if want else None
         if M and N:
-            self.launch((tiles["n"], tiles["m"]), (M, N), given, stored)
-        return [self.result(name, made) for name, made in stored.items()]
+            self.start((tiles["n"], tiles["m"]), (M, N), given, stored)
+        return [
+            self.result(name, one) for name, one in stored.items() if one is not None
+        ]
 
-    def result(self, name: str, made: torch.Tensor | None) -> torch.Tensor | None:
+    def fake(self, *inputs: Any) -> list[torch.Tensor]:
+        """Return results without memory, of the sizes of those."""
+        *given, wanted = inputs
+        sizes = dict(zip("mn", given[0].shape, strict=True))
+        return [
+            given[0].new_empty([sizes[axis] for axis in own], dtype=self.dtypes[name])
+            for (name, own), want in zip(self.made.items(), wanted, strict=True)
+            if want
+        ]
+
+    def result(self, name: str, made: torch.Tensor) -> torch.Tensor:
         """Return a result, its sums added."""
-        if made is None or self.made[name] == "mn":
+        if self.made[name] == "mn":
             return made
         return made.sum(0).to(self.dtypes[name])
 
-    def launch(
+    def start(
         self,
         grid: tuple[int, int],
         sizes: tuple[int, int],
@@ -85,4 +120,4 @@ class Elementwise:
         values |= {"BLOCK_M": BLOCK_M, "BLOCK_N": BLOCK_N}
         with on_device(given[0].device):
             passed = {name: values[name] for name in self.parameters}
-            self.kernel[grid](**passed, num_warps=WARPS)
+            self.triton_kernel[grid](**passed, num_warps=WARPS)
