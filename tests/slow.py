@@ -1,6 +1,6 @@
 """Which tests are left to `pytest -m slow`: those of which a faster one is of the kind.
 
-Plain `pytest` is what a newcomer waits for, at most five minutes of CPU time in all.
+Plain `pytest` is what a newcomer waits for: five minutes of CPU time are asked, seven it takes.
 """
 
 from collections.abc import Collection

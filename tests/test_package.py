@@ -85,6 +85,7 @@ def test_a_kernel_is_imported_alone(home: Path) -> None:
         second.write_text(text)
 
 
+@pytest.mark.slow
 def test_types_are_known(home: Path) -> None:
     """`generated.first` and `from generated import first` are functions of tensors."""
     script = home / "typed.py"

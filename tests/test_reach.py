@@ -4,6 +4,8 @@ import ast
 import importlib.util
 from pathlib import Path
 
+import pytest
+
 from gemmgen.output.alone import shared_texts
 from gemmgen.verification.faults.host import host_families, on_the_host
 from gemmgen.verification.mutate.mutants import mutated
@@ -122,6 +124,7 @@ def test_another_function_is_reached_with_its_first_statement() -> None:
     assert place_of(SOURCE, function) == line("if x > (")
 
 
+@pytest.mark.slow
 def test_every_fault_has_a_place_that_is_noted() -> None:
     """Else no check would be tried, as if none came there."""
     for name, text in shared_texts().items():

@@ -241,6 +241,7 @@ def test_products_of_rows_are_tried_by_tiles_of_several_columns() -> None:
         assert max(tile.n for _, tile in plan.tiles if tile.schedule == file) > 1
 
 
+@pytest.mark.slow
 def test_every_excuse_is_of_a_mutant() -> None:
     """One that excuses nothing is of a text that is no more."""
     for name, rows in host_excuses._SAME.items():

@@ -11,6 +11,8 @@ from gemmgen.output import builder
 from tests.cases import in_interpreter, names_in, said_by
 from tests.once import once
 
+pytestmark = pytest.mark.slow  # test_backward.py is not, nor verify, which compiles too
+
 SPEC = """\
 gemmgen: 1
 targets: [sm_80]

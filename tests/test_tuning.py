@@ -189,6 +189,7 @@ def test_the_first_table_is_for_descriptors_and_ends_for_every_triton() -> None:
     assert any(describes_operands(rule.tile) for rule in rules)
 
 
+@pytest.mark.slow
 def test_shapes_that_are_not_aligned_decide_the_second_table_alone() -> None:
     plan = untuned()["linear_bf16"]
     aligned = timed(plan, *SHAPES)

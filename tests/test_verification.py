@@ -149,6 +149,7 @@ def test_text_says_what_did_not_run_and_what_to_run_next() -> None:
     assert (data["compiled_only"], data["largest"]) == (["tma"], (5, 70, 9))
 
 
+@pytest.mark.slow
 def test_what_ran_is_known_of_a_run(spec: Path, capsys) -> None:
     assert verify(spec, "--only", "second") == 0
     lines = capsys.readouterr().out.splitlines()
