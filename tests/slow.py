@@ -1,6 +1,7 @@
 """Which tests are left to `pytest -m slow`: those of which a faster one is of the kind.
 
-Plain `pytest` is what a newcomer waits for: five minutes of CPU time are asked, seven it takes.
+Plain `pytest` is what a newcomer waits for. It takes seven minutes of CPU time, and
+should take five.
 """
 
 from collections.abc import Collection
