@@ -250,10 +250,9 @@ def report(rows: list[Row], calls: dict[str, Any], facts: dict[str, str]) -> str
         "way beside it (its own time: with the same tensors): with the "
         "same tensors by position and by keyword, with 1,000 tensors in turn, with "
         "5,000 row counts in turn, with row counts that are not remembered (10,000 in "
-        "turn, of which 8,192 are kept), and with all decided anew at each call; of the "
-        "last two, over `F.linear` with the same tensors. Then, "
-        "in µs, the first call with each of 10,000 row counts: the median and the 95th "
-        "percentile.",
+        "turn, of which 8,192 are kept), and with all decided anew at each call; the "
+        "last two over `F.linear` with the same tensors. Then, in µs, the first call "
+        "with each of 10,000 row counts: the median and the 95th percentile.",
         "",
         "| Triton | kernel | `F.linear`, µs | same tensors | by keyword "
         "| other tensors | 5,000 row counts | not remembered | decided anew "
