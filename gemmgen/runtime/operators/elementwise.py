@@ -72,12 +72,12 @@ class Elementwise(Entry):
         M, N = given[0].shape
         tiles = {"n": cdiv(M, BLOCK_M), "m": cdiv(N, BLOCK_N)}
         sizes = {"m": M, "n": N}
-        stored: dict[str, torch.Tensor | None] = {}
+        stored: dict[str, torch.Tensor | None] = dict.fromkeys(self.made)
         for (name, own), want in zip(self.made.items(), wanted, strict=True):
-            shape = (M, N) if own == "mn" else (tiles[own], sizes[own])
-            dtype = self.dtypes[name] if own == "mn" else self.sums
-            made = torch.empty(shape, dtype=dtype, device=given[0].device)
-            stored[name] = made if want else None
+            if want:
+                shape = (M, N) if own == "mn" else (tiles[own], sizes[own])
+                dtype = self.dtypes[name] if own == "mn" else self.sums
+                stored[name] = torch.empty(shape, dtype=dtype, device=given[0].device)
         if M and N:
             self.start((tiles["n"], tiles["m"]), (M, N), given, stored)
         return [
