@@ -250,6 +250,10 @@ def corpus() -> dict[str, bytes]:
         f"epilogue: {name}": kernel(epilogue=text(value))
         for name, value in epilogues().items()
     }
+    found["layer: doubling"] = kernel(
+        op="linear", layout="NT", module="true", grad="true",
+        epilogue=text(epilogues()["doubling"]),
+    )  # fmt: skip
     found |= {
         f"{place}: {name}": make(text(value))
         for place, make in PLACES.items()
@@ -272,6 +276,7 @@ CORPUS = corpus()
 QUICK = {one for one in CORPUS if one.startswith("bomb: ")}
 QUICK |= {"every value: docstring end", "every value: template", "item: LF"}
 QUICK |= {"epilogue: import", "epilogue: doubling", "number 1e400", "utf-16-le"}
+QUICK |= {"layer: doubling"}
 
 
 @pytest.mark.parametrize("case", all_but(QUICK, CORPUS))

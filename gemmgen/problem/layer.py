@@ -13,6 +13,7 @@ from gemmgen.epilogue.expression import (
     short_number,
     spell,
     substituted,
+    walk,
 )
 from gemmgen.problem.problem import Problem
 from gemmgen.problem.tensors import Operand
@@ -20,6 +21,9 @@ from gemmgen.problem.tensors import Operand
 BIAS = "bias"
 """The operand that is a parameter, if it has a value for each column."""
 _LINEAR = Name("x")
+_LONGEST = 100
+"""Parts of an activation, more than any of torch's has; statements that use a name
+twice each double them."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,12 @@ class Layer:
         """
         (result, *more), epilogue = self.problem.results, self.problem.epilogue
         known: dict[str, Node] = {name: Name(name) for name in epilogue.accumulators}
+        parts = dict.fromkeys(known, 1)
         for one in epilogue.statements:
+            called = (getattr(part, "name", "") for part in walk(one.value))
+            parts[one.target] = sum(parts.get(name, 1) for name in called)
+            if parts[one.target] > _LONGEST:
+                return None
             known[one.target] = substituted(one.value, known)
         value = self._of_linear(known[result.value])
         alike = result.dtype == self.problem.dtype and not more
