@@ -111,15 +111,20 @@ def spell(
 
 def substituted(node: Node, nodes: Mapping[str, Node]) -> Node:
     """The tree with others in the place of these names."""
+    return exchanged(node, {Name(name): other for name, other in nodes.items()})
+
+
+def exchanged(node: Node, others: Mapping[Node, Node]) -> Node:
+    """The tree with others in the place of these parts."""
+    if node in others:
+        return others[node]
     match node:
         case Negate(value):
-            return Negate(substituted(value, nodes))
+            return Negate(exchanged(value, others))
         case Binary(op, left, right):
-            return Binary(op, substituted(left, nodes), substituted(right, nodes))
+            return Binary(op, exchanged(left, others), exchanged(right, others))
         case Call(function, arguments):
-            return Call(function, tuple(substituted(one, nodes) for one in arguments))
-        case Name(name):
-            return nodes.get(name, node)
+            return Call(function, tuple(exchanged(one, others) for one in arguments))
     return node
 
 

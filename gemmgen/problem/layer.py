@@ -1,14 +1,12 @@
 """A kernel as a layer: which arguments are parameters, what of torch it stands for."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gemmgen.epilogue.expression import (
     Binary,
-    Call,
     Name,
-    Negate,
     Node,
+    exchanged,
     names,
     short_number,
     spell,
@@ -78,18 +76,4 @@ class Layer:
             return substituted(node, {product: _LINEAR})
         pair = Name(product), Name(BIAS)
         sums = (Binary("+", *pair), Binary("+", *pair[::-1]))
-        return _exchanged(node, dict.fromkeys(sums, _LINEAR))
-
-
-def _exchanged(node: Node, others: Mapping[Binary, Node]) -> Node:
-    """The tree with others in the place of these parts."""
-    match node:
-        case Binary() if node in others:
-            return others[node]
-        case Negate(value):
-            return Negate(_exchanged(value, others))
-        case Binary(op, left, right):
-            return Binary(op, _exchanged(left, others), _exchanged(right, others))
-        case Call(function, arguments):
-            return Call(function, tuple(_exchanged(one, others) for one in arguments))
-    return node
+        return exchanged(node, dict.fromkeys(sums, _LINEAR))

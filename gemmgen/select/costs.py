@@ -67,9 +67,8 @@ class Costs:
         as_ = as_ or tile
         cost, block = self.tiles[as_], self.tiles[as_].block
         if tile.stages < as_.stages and schedule_of(tile).persistent:
-            arrival = min(
-                _ARRIVAL, block * (as_.stages - 1)
-            )  # hidden when it was timed
+            # As it was timed its ring hid that, or its block has waited.
+            arrival = min(_ARRIVAL, block * (as_.stages - 1))
             block = max(block, arrival / (tile.stages - 1))
         once = cost.tile(tile, product)
         return Timed(block, once, cost.launch, rates_of(product, self.rates))
