@@ -43,6 +43,7 @@ SHARED = tuple(
         "gradients/function",
         "operators/__init__",
         "operators/registry",
+        "operators/sharding",
         "operators/entry",
         "operators/operator",
         "operators/elementwise",

@@ -75,7 +75,7 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         ctx.save_for_backward(*filter(is_tensor, saved))
         ctx.set_materialize_grads(False)
         results = made[: gradient.results]
-        ctx.likes = [(one.shape, one.dtype, one.device) for one in results]
+        ctx.likes = [(one.shape, one.dtype) for one in results]
         ctx.gradient, ctx.kernel, ctx.functional = gradient, kernel, transformed()
         return results[0] if gradient.results == 1 else results
 
@@ -94,8 +94,11 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
             )
         tensors = iter(ctx.saved_tensors)
         saved = [next(tensors) if one is None else one for one in ctx.numbers]
+        some = next((grad for grad in grads if grad is not None), None)
+        if some is None:
+            return (None,) * len(ctx.needs_input_grad)
         given = [
-            nothing(*like) if grad is None else grad
+            nothing(some, *like) if grad is None else grad
             for grad, like in zip(grads, ctx.likes, strict=True)
         ]
         needs = ctx.needs_input_grad[3:]
@@ -150,9 +153,12 @@ def refuse_out(kernel: str, name: str) -> None:
     )
 
 
-def nothing(shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return the gradient of a result that nobody used: zeros, all of them one."""
-    return torch.zeros((), dtype=dtype, device=device).expand(shape)
+def nothing(some: torch.Tensor, shape: Any, dtype: torch.dtype) -> torch.Tensor:
+    """Return the gradient of a result that nobody used: zeros, all of them one.
+
+    They are of the class of `some` other gradient, such as a DTensor.
+    """
+    return some.new_zeros((), dtype=dtype).expand(shape)
 
 
 def matrix(tensor: torch.Tensor) -> torch.Tensor:

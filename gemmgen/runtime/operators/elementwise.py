@@ -10,10 +10,12 @@ from typing import Any
 import torch
 
 from ..launch_cache import tracing
+from ..repeats import several
 from ..support import index_dtype, on_device, profiled, special
 from ..tile import cdiv, stride_name
 from .entry import Entry, define
-from .registry import slot_of
+from .registry import returned, slot_of
+from .sharding import Axes
 
 BLOCK_M, BLOCK_N = 32, 128  # 32 elements a thread, in runs of 16 bytes
 WARPS = 4
@@ -45,9 +47,11 @@ class Elementwise(Entry):
             f"{'Tensor' if own else 'Scalar'} {name}" for name, own in self.read.items()
         ]
         name = function.__name__.removesuffix("_kernel")
-        schema = f"({', '.join(arguments)}, bool[] wanted) -> Tensor[]"
-        slot, new = slot_of(function, name, schema)
-        super().__init__(slot, name)
+        # An int: of all that is no tensor, DTensor tells calls apart by this alone.
+        schema = f"({', '.join(arguments)}, int wanted) -> {returned(len(self.made))}"
+        own = Axes({**self.read, "wanted": ""}, [*self.made.values()], linear_in=())
+        slot, new = slot_of(function, name, schema, own)
+        super().__init__(slot, name, own)
         self.triton_kernel = kernel
         slot.keep(self)
         if new:
@@ -62,13 +66,18 @@ class Elementwise(Entry):
         """
         if not any(wanted):
             return [None for _ in wanted]
-        seen = tracing() or special(given) or profiled()
-        made = iter((self.overload if seen else self.launch)(*given, wanted))
-        return [next(made) if want else None for want in wanted]
+        if not (tracing() or special(given) or profiled()):
+            return self.compute(given, wanted)
+        made = self.overload(*given, sum(want << at for at, want in enumerate(wanted)))
+        return [
+            one if want else None
+            for one, want in zip(several(made), wanted, strict=True)
+        ]
 
-    def launch(self, *inputs: Any) -> list[torch.Tensor]:
-        """Return the results that are wanted; that is the last input."""
-        *given, wanted = inputs
+    def compute(
+        self, given: Sequence[Any], wanted: Sequence[bool]
+    ) -> list[torch.Tensor | None]:
+        """Launch, and return the results that are wanted, None for others."""
         M, N = given[0].shape
         tiles = {"n": cdiv(M, BLOCK_M), "m": cdiv(N, BLOCK_N)}
         sizes = {"m": M, "n": N}
@@ -81,18 +90,50 @@ class Elementwise(Entry):
         if M and N:
             self.start((tiles["n"], tiles["m"]), (M, N), given, stored)
         return [
-            self.result(name, one) for name, one in stored.items() if one is not None
+            None if one is None else self.result(name, one)
+            for name, one in stored.items()
         ]
 
-    def fake(self, *inputs: Any) -> list[torch.Tensor]:
+    def launch(self, *inputs: Any) -> Any:
+        """Return the results that bits of the last input ask for, empty ones else."""
+        *given, bits = inputs
+        return self.filled(given, self.compute(given, self.wanted(bits)))
+
+    def fake(self, *inputs: Any) -> Any:
         """Return results without memory, of the sizes of those."""
-        *given, wanted = inputs
+        *given, bits = inputs
         sizes = dict(zip("mn", given[0].shape, strict=True))
-        return [
-            given[0].new_empty([sizes[axis] for axis in own], dtype=self.dtypes[name])
-            for (name, own), want in zip(self.made.items(), wanted, strict=True)
-            if want
+        made = [
+            (
+                given[0].new_empty(
+                    [sizes[axis] for axis in own], dtype=self.dtypes[name]
+                )
+                if want
+                else None
+            )
+            for (name, own), want in zip(
+                self.made.items(), self.wanted(bits), strict=True
+            )
         ]
+        return self.filled(given, made)
+
+    def wanted(self, bits: int) -> list[bool]:
+        """Return which results are asked for."""
+        return [bool(bits >> at & 1) for at in range(len(self.made))]
+
+    def filled(
+        self, given: Sequence[Any], made: Sequence[torch.Tensor | None]
+    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        """Return results as an operator has to, with empty ones for None."""
+        every = tuple(
+            (
+                given[0].new_empty([0] * len(own), dtype=self.dtypes[name])
+                if one is None
+                else one
+            )
+            for (name, own), one in zip(self.made.items(), made, strict=True)
+        )
+        return every if len(every) > 1 else every[0]
 
     def result(self, name: str, made: torch.Tensor) -> torch.Tensor:
         """Return a result, its sums added."""
