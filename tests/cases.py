@@ -62,9 +62,9 @@ def in_interpreter(folder: Path, *command: str, **variables: str) -> str:
     return done.stdout
 
 
-def said_by(script: str, folder: Path) -> dict[str, str]:
+def said_by(script: str, folder: Path, *words: str) -> dict[str, str]:
     """What went wrong in each case of a script that runs beside a folder."""
-    lines = in_interpreter(folder, "-m", f"tests.{script}").splitlines()
+    lines = in_interpreter(folder, "-m", f"tests.{script}", *words).splitlines()
     return {
         name: ast.literal_eval(text)
         for name, _, text in (line.partition(" ") for line in lines)

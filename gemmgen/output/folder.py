@@ -36,9 +36,6 @@ SHARED = tuple(
         "dispatch",
         "families",
         "launch_cache",
-        "layers/__init__",
-        "layers/base",
-        "layers/replace",
         "gradients/__init__",
         "gradients/function",
         "operators/__init__",
@@ -47,6 +44,10 @@ SHARED = tuple(
         "operators/entry",
         "operators/operator",
         "operators/elementwise",
+        "layers/__init__",
+        "layers/base",
+        "layers/replace",
+        "layers/parallel",
     )
 )
 """The files of what all launchers share, each using those before it."""
