@@ -98,12 +98,11 @@ def mutated(
     """A module with each edit made once wherever it applies in `wanted` statements."""
     body = ast.parse(source).body
     texts = [ast.unparse(statement) for statement in body]
+    nodes = [list(_nodes(one)) if wanted(one) else [] for one in body]
     seen = {_joined(texts)}
     for family, edit in edits:
         for at, statement in enumerate(body):
-            if not wanted(statement):
-                continue
-            for place in range(_places(statement, edit)):
+            for place in range(sum(edit(node) is not None for node in nodes[at])):
                 changed, node, line = _edited(statement, edit, place)
                 text = _joined([*texts[:at], changed, *texts[at + 1 :]])
                 if text not in seen:
@@ -161,10 +160,6 @@ def _same_parts(plan: Plan, family: str) -> str | None:
     if not composes(*kernel):
         return _ALIKE
     return _TWO_PARTS if plan.contraction.lhs.transposed else None
-
-
-def _places(statement: ast.stmt, edit: Edit) -> int:
-    return sum(edit(node) is not None for node in _nodes(statement))
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
