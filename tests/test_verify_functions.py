@@ -19,6 +19,8 @@ from gemmgen.verification.oracle.bounded import ARITHMETIC, Bounded, applied, ex
 FP32 = ARITHMETIC["fp32"]
 SPECIALS = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan]
 
+NORMAL = torch.distributions.Normal(0.0, 1.0, validate_args=False)
+
 # The functions as a user of torch would call them.
 MEANING = {
     "relu": torch.relu,
@@ -35,6 +37,7 @@ MEANING = {
     "sqrt": torch.sqrt,
     "rsqrt": torch.rsqrt,
     "ndtr": torch.special.ndtr,
+    "normal_pdf": lambda x: torch.exp(NORMAL.log_prob(x)),
     "erf": torch.erf,
     "abs": torch.abs,
     "square": torch.square,

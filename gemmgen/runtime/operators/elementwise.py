@@ -19,6 +19,8 @@ from ..tile import ANY, Tile, cdiv, stride_name
 from .entry import Entry, define
 from .registry import slot_of
 
+# On an H100 gelu's gradient and a bias of 8192x14336 take 250 us so, torch.add of as many
+# bytes 235; larger tiles, more stages and hints to the cache are worth less than 2 %.
 TILE = Tile("pass", 80, ANY, ANY, ANY, 16, 128, 1, 1, 1, 1, 4)
 PROGRAMS = 16  # for an SM
 
