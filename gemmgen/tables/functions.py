@@ -217,7 +217,7 @@ OPS: dict[str, Op] = {
         Op(
             "normal_pdf", ("x",), "The density of the normal distribution.",
             "0.3989422804014327 * fast_exp2(-0.7213475204444817 * x * x)",
-            lambda torch, x: 0.3989422804014327 * torch.exp(-0.5 * x * x),
+            lambda torch, x: torch.exp(-x * x / 2) / 2.5066282746310002,
             # 2 ulp of the power and 3 roundings of its exponent: less than 3 together.
             lipschitz(0.25), beside_one(4.0),
             instructions=8,
