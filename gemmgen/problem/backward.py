@@ -126,6 +126,13 @@ class Backward:
             name for name in (*self.incoming, *self.saved, *operands) if name in used
         )
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The operands that are numbers, of those that gradients are computed from."""
+        used = {*self.read, *names(self.factor or ZERO)}
+        operands = self.problem.operands
+        return tuple(one.name for one in operands if one.is_number and one.name in used)
+
 
 def backward_of(problem: Problem) -> Backward:
     """The plan that saves the least: results, or one value more.

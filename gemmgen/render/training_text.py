@@ -46,7 +46,7 @@ class BackwardText(GradientText):
 
     @cached_property
     def used(self) -> list[str]:
-        """What of them is saved."""
+        """What of them is saved: tensors, then numbers."""
         back = self.backward
         used = {*back.read, *back.saved} if back.passed else set[str]()
         if back.multiplied:
@@ -54,7 +54,8 @@ class BackwardText(GradientText):
         if back.factor is not None:
             used |= set(names(back.factor))
         used |= {name for name in back.operands if self._reshaped(name)}
-        return [name for name in self.everything if name in used]
+        found = [name for name in self.everything if name in used]
+        return sorted(found, key=back.numbers.__contains__)
 
     @property
     def saved(self) -> str:
@@ -75,10 +76,8 @@ class BackwardText(GradientText):
     @property
     def returned(self) -> list[str]:
         """The gradients, None for numbers."""
-        numbers = {one.name for one in self.plan.operands if one.is_number}
-        return [
-            "None" if name in numbers else gradient_name(name) for name in self.inputs
-        ]
+        tensors = {one.name for one in self.plan.inputs}
+        return [gradient_name(one) if one in tensors else "None" for one in self.inputs]
 
     @property
     def nothing(self) -> str:
@@ -157,6 +156,8 @@ class BackwardText(GradientText):
         read = _tuple([self._flat(name) for name in back.read])
         call = f"{GRAD_EPILOGUE.upper()}.run({read}, {_tuple(wanted)})"
         yield f"{_tuple(made)} = {call}"
+        if back.saved and back.multiplied:  # or a step takes more memory than eager's
+            yield f"del {', '.join(back.saved)}  # whose memory products may take"
 
     def _products(self) -> Iterator[str]:
         """The gradients of A and B."""

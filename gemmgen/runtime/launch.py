@@ -25,6 +25,8 @@ FUSED = {"enable_fp_fusion": True}
 # By torch's names of types.
 IN_TRITON = dict(TYPE_NAMES.values())
 
+PLAIN = (float, int, type(None))  # that kernels are passed as they are
+
 WORKSPACES: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
 
@@ -159,8 +161,8 @@ class Launch:
 
 
 def addresses_of(arguments: Sequence[Any]) -> list[int | float]:
-    """Return where tensors are; numbers as they are."""
-    return [one if type(one) in (float, int) else one.data_ptr() for one in arguments]
+    """Return where tensors are; numbers, and None, as they are."""
+    return [one if type(one) in PLAIN else one.data_ptr() for one in arguments]
 
 
 def workspace(

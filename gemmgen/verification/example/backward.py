@@ -36,17 +36,26 @@ _FORMS = ("expanded", *VIEWS)
 
 SMALLEST = (16, 16, 16)
 """The sides of a tile whose edges small cases meet."""
+_RANGES = 2
+"""Into how many the rows of a small case are cut, so that each has several tiles."""
 
 
 @contextmanager
 def small_passes(module: ModuleType, on_gpu: bool) -> Iterator[None]:
-    """With passes over matrices in small tiles, so that a case has several of them.
+    """With passes over matrices in small tiles, so that a program has several of them.
 
-    A GPU keeps their own: there a case is as large as it takes.
+    A GPU keeps their sides: there a case is as large as it takes.
     """
     passes = subject.runtime(module, "operators.elementwise")
-    m, n = (passes.BLOCK_M, passes.BLOCK_N) if on_gpu else SMALLEST[:2]
-    with patch.multiple(passes, BLOCK_M=m, BLOCK_N=n):
+    tile, grid = passes.TILE, passes.grid
+    if not on_gpu:
+        tile = tile._replace(m=SMALLEST[0], n=SMALLEST[1])
+
+    def few(*given: Any) -> tuple[int, int]:
+        columns, ranges = grid(*given)
+        return columns, min(ranges, _RANGES)
+
+    with patch.multiple(passes, TILE=tile, grid=few):
         yield
 
 

@@ -80,17 +80,17 @@ def _another_value(plan: Plan) -> Edit:
 
 
 def _not_summed(node: ast.AST) -> ast.AST | None:
-    """A row of a tile for the sum of all."""
+    """A tile, or a row or column of one, for the sum of all."""
+    if isinstance(node, ast.AugAssign) and ast.unparse(node.target).endswith("_sums"):
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
     call = call_of(node, "tl.sum")
-    if call is None or not isinstance(call.args[0], ast.Call):
+    if call is None:
         return None
-    new, inner = copy.copy(call), copy.copy(call.args[0])
-    first = ast.parse("mask & (offs_m == tile_m * BLOCK_M)[:, None]", mode="eval").body
-    if ast.unparse(call.args[1]) == "1":
-        text = "mask & (offs_n == tile_n * BLOCK_N)[None, :]"
-        first = ast.parse(text, mode="eval").body
-    inner.args = [first, *inner.args[1:]]
-    new.args = [inner, *call.args[1:]]
+    new, (added, axis) = copy.copy(call), call.args
+    along_n = ast.unparse(axis) == "1"
+    block, side = ("BLOCK_N", "[None, :]") if along_n else ("BLOCK_M", "[:, None]")
+    text = f"tl.where((tl.arange(0, {block}) == 0){side}, {ast.unparse(added)}, 0.0)"
+    new.args = [ast.parse(text, mode="eval").body, axis]
     return ast.fix_missing_locations(new)
 
 
