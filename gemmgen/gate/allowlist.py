@@ -38,7 +38,7 @@ _SHARED = {
     "checks": {"Checks"},
     "dispatch": {"Launches"},
     "launch_cache": {"launch_cache"},
-    "gradients.function": {"Gradient", "matrix", "shaped"},
+    "gradients.function": {"Gradient", "main_grad_of", "matrix", "shaped"},
     "operators.elementwise": {"Elementwise"},
     "operators.operator": {"torch_operator"},
     "device": {

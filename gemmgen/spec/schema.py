@@ -201,6 +201,9 @@ class Settings(Model):
     grad: Annotated[bool, Flag("grad")] = _key(
         "Generate the backward too: gradients of all tensors.", True
     )
+    grad_accumulate: Annotated[bool, Flag("grad_accumulate")] = _key(
+        "Add a weight's gradient to its main_grad, if it has one.", True
+    )
     module: Annotated[bool, Flag("module")] = _key(
         "Generate an nn.Module too, with the parameters of nn.Linear.", True
     )
