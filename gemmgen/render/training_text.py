@@ -155,7 +155,7 @@ class BackwardText(GradientText):
         call = f"{GRAD_EPILOGUE.upper()}.run({read}, {_tuple(wanted)})"
         yield f"{_tuple(made)} = {call}"
         if back.saved and back.multiplied:  # or a step takes more memory than eager's
-            yield f"del {', '.join(back.saved)}  # whose memory products may take"
+            yield f"{' = '.join(back.saved)} = None  # their memory is for products"
 
     def _products(self) -> Iterator[str]:
         """The gradients of A and B."""

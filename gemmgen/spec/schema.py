@@ -7,14 +7,7 @@ for `spec.py` and `plan.py`.
 from functools import partial
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    create_model,
-)
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
 from pydantic.json_schema import GenerateJsonSchema
 
 from gemmgen.epilogue.shorthand import STEPS

@@ -84,15 +84,7 @@ def run_backward(plan: Plan, launcher: Any, case: Case, device: torch.device) ->
         tensors[name].requires_grad_()
     before_main = _main_grads(plan, case, tensors, draw)
     call = Call(tensors, dict(zip(numbers(plan), case.numbers, strict=True)), None)
-    with poisoned():
-        results = call.of(plan, launcher)
-        given = _incoming(plan, case, results, draw)
-        found = torch.autograd.grad(
-            [results[at] for at in given],
-            [tensors[name] for name in learning],
-            list(given.values()),
-            allow_unused=True,
-        )
+    results, given, found = _taken(plan, launcher, call, case, learning, draw)
     for name, one in framed.items():
         if not bool((bits(one.buffer) == bits(before[name])).all()):
             raise Wrong(f"the backward writes into {name}")
@@ -128,6 +120,27 @@ def poisoned() -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
+
+
+def _taken(
+    plan: Plan,
+    launcher: Any,
+    call: Call,
+    case: Case,
+    learning: list[str],
+    draw: random.Random,
+) -> tuple[list[Tensor], dict[int, Tensor], tuple[Tensor | None, ...]]:
+    """The results of a call, gradients of some of them, those of what learns."""
+    with poisoned():
+        results = call.of(plan, launcher)
+        given = _incoming(plan, case, results, draw)
+        found = torch.autograd.grad(
+            [results[at] for at in given],
+            [call.tensors[name] for name in learning],
+            list(given.values()),
+            allow_unused=True,
+        )
+    return results, given, found
 
 
 def _incoming(
