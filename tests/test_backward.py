@@ -66,6 +66,7 @@ def test_gradients_in_bf16_are_within_the_bound(built: tuple[Path, Path]) -> Non
     assert judged(*built) == ""
 
 
+@pytest.mark.slow
 def test_gradients_of_a_product_alone_are_within_the_bound(tmp_path: Path) -> None:
     """Whose factor is a number, where there is no operand."""
     spec = tmp_path / "spec.yaml"

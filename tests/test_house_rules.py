@@ -30,7 +30,7 @@ GENERATED = sorted((ROOT / "generated").rglob("*.py"))
 # A room imports only rooms that stand before it; inside of one, modules have an order.
 ROOMS = (
     *("base", "runtime.layers", "runtime.gradients", "runtime", "runtime.operators"),
-    "tables",
+    *("runtime.pipeline", "tables"),
     "hardware",
     *("schedules.parts", "schedules", "yaml"),
     *("gate", "epilogue", "spec", "cost", "problem", "select", "render", "output"),

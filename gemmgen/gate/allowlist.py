@@ -24,15 +24,10 @@ _NODES = (
 )  # fmt: skip
 _TOP = (ast.Import, ast.ImportFrom, ast.FunctionDef)
 _IMPORTS = {("torch", None), ("triton", None), ("triton.language", "tl")}
-_GLUON = "triton.experimental.gluon"
-_HOPPER = f"{_GLUON}.language.nvidia.hopper"
 _Imports = dict[tuple[int, str], set[tuple[str, str | None]]]
 _IMPORTS_FROM: _Imports = {
     (0, "torch"): {("Tensor", None)},
     (0, "triton.experimental"): {("gluon", None)},
-    (0, _GLUON): {("language", "gl")},
-    (0, f"{_GLUON}.language.nvidia"): {("hopper", None)},
-    (0, _HOPPER): {("mbarrier", None), ("tma", None)},
 }
 _SHARED = {
     "checks": {"Checks"},
@@ -42,14 +37,12 @@ _SHARED = {
     "operators.elementwise": {"Elementwise"},
     "operators.operator": {"torch_operator"},
     "device": {
-        "aligned", "finishes", "row_dot", "span", "span_in", "split_range",
-        "sum_splits", "swizzle",
+        "aligned", "finishes", "row_dot", "span", "split_range", "sum_splits",
+        "swizzle",
     },
-    "blocks": {
-        "boxes_of", "buffers", "cut", "finishes_sums", "part_buffers", "ring",
-        "store_buffers", "store_piece", "sums_of_splits",
-    },
-    "pipeline": {"multiply", "parts_of", "specialize", "tiles_of"},
+    "pipeline.blocks": {"boxes_of"},
+    "pipeline.parts": {"load_part", "part_columns", "part_rows", "store_part"},
+    "pipeline.roles": {"specialize"},
     "functions": {op.name for op in OPS.values() if not op.in_place},
     "support": {"rows"},
     "tile": {"ANY", "FILL", "FULL", "Rates", "Tile"},
@@ -81,10 +74,6 @@ _ATTRIBUTES = {
         *(op.triton[3:] for op in OPS.values() if op.in_place),
     },
     "gluon": {"jit"},
-    "gl": {"SliceLayout", "static_range"},
-    "hopper": {"fence_async_shared"},
-    "mbarrier": {"arrive", "wait"},
-    "tma": {"store_wait"},
 }  # fmt: skip
 _OF_VALUES = {
     "ALL", "T", "bias", "device", "flatten", "index", "layout", "load",

@@ -6,14 +6,12 @@ What a module of one kernel uses beyond them is found when it is rendered.
 
 from gemmgen.gate.allowlist import NAMES_OF_MODULES
 
-IN_MODULES = NAMES_OF_MODULES | {"consume"}
+IN_MODULES = NAMES_OF_MODULES | {"finish_part"}
 """Those at the top of a module, which no kernel may be called either."""
-_IN_LAUNCHERS = ("batch", "out", "out_", "schedules", "sizes", "tile")
+_IN_LAUNCHERS = ("batch", "out", "out_", "tile")
 _IN_KERNELS = (
-    *("acc", "first_m", "first_n", "k", "k_begin"),
-    *("k_end", "k_iter", "loads", "operand_empty"),
-    *("operand_full", "operands", "part", "parts", "place", "start"),
-    *("step", "sums", "tile_m", "tile_n", "tiles", "wave"),
+    *("acc", "k", "k_begin", "k_end", "part", "step", "sums"),
+    *("tile_m", "tile_n", "tiles"),
 )
 OF_TRITON = (
     *(
@@ -29,7 +27,7 @@ OF_TRITON = (
 """What Triton passes to a kernel beside its parameters, or binds when it reads them."""
 _NAMES = frozenset((*IN_MODULES, *_IN_LAUNCHERS, *_IN_KERNELS, *OF_TRITON))
 _PREFIXES = ("mask_", "offs_", "stride_")
-_SUFFIXES = ("_boxes", "_desc", "_offs", "_part", "_ptr", "_rows", "_smem")
+_SUFFIXES = ("_desc", "_offs", "_part", "_ptr", "_rows")
 
 
 def is_reserved(name: str) -> bool:

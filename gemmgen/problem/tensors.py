@@ -142,20 +142,3 @@ class Result:
 def rows_first(a: Matrix, operands: Sequence[Operand]) -> bool:
     """Whether A and what else has an axis m are stored by rows of the results."""
     return not a.transposed and all(one.by_rows for one in operands if "m" in one.axes)
-
-
-def buffers(
-    operands: Sequence[Operand], results: Sequence[Result]
-) -> dict[str, str | None]:
-    """For each operand [m, n] and result, whose buffer it shares; None for its own.
-
-    A tile of a result can lie where that of an operand of its type was read.
-    """
-    free = [one for one in operands if one.is_matrix]
-    shared: dict[str, str | None] = {one.name: None for one in free}
-    for result in results:
-        like = next((one for one in free if one.dtype == result.dtype), None)
-        shared[result.name] = like.name if like else None
-        if like:
-            free.remove(like)
-    return shared

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
 
 RUNTIME = "_runtime"
 """The folder of what all launchers share."""
-BLOCKS, PIPELINE = f"{RUNTIME}/blocks.py", f"{RUNTIME}/pipeline.py"
-ROLES = (BLOCKS, PIPELINE)
+ROLES = tuple(
+    f"{RUNTIME}/pipeline/{name}.py"
+    for name in ("blocks", "sums", "parts", "producer", "consumer", "roles")
+)
 """What warp-specialized kernels share."""
 LAUNCHER, TILES, EPILOGUE = "__init__", "tiles", "epilogue"
 """The files of a kernel that hold its launcher, the tiles that it chooses from, what

@@ -17,13 +17,13 @@ import triton.language as tl
 """
 _GLUON = """import triton.language as tl
 from triton.experimental import gluon
-from triton.experimental.gluon import language as gl
 """
-_BLOCKS = (
-    *("boxes_of", "buffers", "cut", "finishes_sums", "part_buffers", "ring"),
-    *("store_buffers", "store_piece", "sums_of_splits"),
-)
-_HOPPER = "from triton.experimental.gluon.language.nvidia"
+_ROLES = {
+    "pipeline.blocks": ("boxes_of",),
+    "pipeline.parts": ("load_part", "part_columns", "part_rows", "store_part"),
+    "pipeline.roles": ("specialize",),
+}
+"""What warp-specialized kernels call, by module."""
 
 
 @dataclass(frozen=True)
@@ -43,24 +43,13 @@ class ScheduleText:
     @property
     def languages(self) -> str:
         """The imports of the language that the kernel is written in."""
-        if not SCHEDULES[self.name].specialized:
-            return _TRITON
-        text = self.kernel
-        stores = text.described("results")
-        passes = any(one.is_matrix for one in self.plan.operands)
-        used = ["mbarrier"] * passes + ["tma"] * stores
-        lines = [f"{_HOPPER} import hopper\n"] * stores
-        lines += [f"{_HOPPER}.hopper import {', '.join(used)}\n"] * bool(used)
-        return _GLUON + "".join(lines)
+        return _GLUON if SCHEDULES[self.name].specialized else _TRITON
 
     @property
     def imports(self) -> list[tuple[str, list[str]]]:
         """What the file takes from what launchers share: whence, the names."""
-        taken = {
-            "blocks": self._block_functions,
-            "device": self._device_functions,
-            "pipeline": self._pipeline_functions,
-        }
+        specialized = SCHEDULES[self.name].specialized
+        taken = self._roles if specialized else {"device": self._device_functions}
         beside = [] if self.plan.epilogue.is_empty else [(f".{EPILOGUE}", [EPILOGUE])]
         shared_ = [
             (shared(self.plan, file), names) for file, names in taken.items() if names
@@ -73,34 +62,27 @@ class ScheduleText:
         offsets = "offs_" in self._addressed
         used = {
             "aligned": text.aligns,
-            "finishes": text.splits and not row.specialized,
+            "finishes": text.splits,
             "row_dot": row.memory_bound,
-            "span": not row.specialized and offsets,
-            "span_in": row.specialized and offsets,
-            "split_range": text.splits and not row.specialized,
-            "sum_splits": text.splits and not row.specialized,
+            "span": offsets,
+            "split_range": text.splits,
+            "sum_splits": text.splits,
             "swizzle": not row.memory_bound,
         }
         return [name for name, needed in used.items() if needed]
 
     @property
-    def _block_functions(self) -> list[str]:
+    def _roles(self) -> dict[str, list[str]]:
+        """What a warp-specialized kernel and its end of a part call."""
         text = self.kernel
-        if not isinstance(text, SpecializedText):
-            return []
-        calls = "\n".join([*text.shared, *text.stores])
-        always = ("finishes_sums", "sums_of_splits")
-        return [
-            name for name in _BLOCKS
-            if name in always or re.search(rf"\b{name}\(", calls)
-        ]  # fmt: skip
-
-    @property
-    def _pipeline_functions(self) -> list[str]:
-        text = self.kernel
-        if not isinstance(text, SpecializedText):
-            return []
-        return ["multiply", *["parts_of"] * text.swap_ab, "specialize", "tiles_of"]
+        assert isinstance(text, SpecializedText)
+        calls = "\n".join(
+            [self._addressed, "specialize(", text.arguments_of_specialize]
+        )
+        return {
+            module: [name for name in names if re.search(rf"\b{name}\(", calls)]
+            for module, names in _ROLES.items()
+        }
 
     @property
     def _addressed(self) -> str:

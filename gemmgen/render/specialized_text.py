@@ -1,121 +1,112 @@
-"""The text of the warp-specialised kernel, whose roles run beside each other.
+"""The text of the warp-specialised kernel: what of it the shared roles are told.
 
-Adds to `ConsumerText` what producer and consumers each take, and what they share.
+Groups of four warps multiply. Each has its slice of the left side's rows, from shared
+memory or from registers; the right side, in shared memory, is one for all of a tile.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gemmgen.base.names import grouped, line, packed
-from gemmgen.render.consumer_text import ConsumerText, along_k
+from gemmgen.base.names import WIDTH, line
+from gemmgen.problem.tensors import Operand
+from gemmgen.render.kernel_text import KernelText
+from gemmgen.schedules import composes, from_registers, transposes
+from gemmgen.tables.layouts import Matrix
 
-_OPERANDS, _SUMS = "operands", "sums"
-"""What the kernel calls that which it passes to the producer, and to consumers."""
-
-
-@dataclass(frozen=True)
-class Role:
-    """One of the parts of a program: what it is passed, under which name."""
-
-    name: str
-    names: Sequence[str]
-    constants: Sequence[str] = ()
-
-    @property
-    def passes(self) -> str:
-        """The statement by which the kernel names that."""
-        return packed(self.name, self.names, indent=4)
-
-    @property
-    def signature(self) -> str:
-        """Its function's parameters."""
-        constants = [f"{name}: tl.constexpr" for name in self.constants]
-        passed = [*self.names, "loads", "M, N, K, SPLIT_K"]
-        return grouped([passed, constants])
+_INDENT = 8
+"""Columns before the arguments of a call in a kernel."""
 
 
 @dataclass(frozen=True)
-class SpecializedText(ConsumerText):
-    """The fragments of a warp-specialised kernel."""
+class SpecializedText(KernelText):
+    """The fragments of a warp-specialised kernel, in the order in which it reads."""
 
     @property
-    def operands(self) -> Role:
-        """What it takes for operands [m, n], nothing if there are none."""
-        names = [one.name for one in self.matrices]
-        pairs = [
-            f"({''.join(f'{self.moved_by(name)}, ' for name in names).strip()})",
-            f"({''.join(f'{name}_smem, ' for name in names).strip()})",
-        ]
-        return Role(_OPERANDS, [*pairs, *self.operand_barriers])
+    def swap_ab(self) -> bool:
+        """Whether the consumers compute the transpose, B's columns as its rows."""
+        plan = self.plan
+        return transposes(self.schedule.name, plan.product.kind, plan.layout)
 
     @property
-    def consumer(self) -> Role:
-        """What each consumer takes, beside its number."""
+    def composes(self) -> bool:
+        """Whether the right side may be the sum of several powers of two."""
+        plan = self.plan
+        return composes(self.schedule.name, plan.product.kind, plan.layout)
+
+    @property
+    def lhs_in_registers(self) -> bool:
+        """Whether wgmma takes its left side from registers."""
+        plan = self.plan
+        return from_registers(self.schedule.name, plan.product.kind, plan.layout)
+
+    @property
+    def left(self) -> Matrix:
+        """The matrix of which each consumer has its slice."""
+        both = self.plan.contraction
+        return both.first if self.swap_ab else both.lhs
+
+    @property
+    def right(self) -> Matrix:
+        """The one that all consumers of a tile share."""
+        both = self.plan.contraction
+        return both.lhs if self.swap_ab else both.first
+
+    @property
+    def matrices(self) -> list[Operand]:
+        """The operands indexed [m, n], which the producer loads."""
+        return [one for one in self.plan.operands if one.is_matrix]
+
+    @property
+    def given(self) -> list[str]:
+        """What finishes a part of a tile beside that: vectors, numbers, pointers."""
         others = [one for one in self.plan.operands if not one.is_matrix]
-        described = self.described("results")
-        names = [
+        stored = [] if self.described("results") else self.plan.results
+        return [
             *(one.parameter.partition(":")[0] for one in others),
-            *(
-                self.moved_by(one.name) if described else f"{one.name}_ptr"
-                for one in self.plan.results
-            ),
-            *(f"{name}_smem" for name in self._own_buffers),
-            *self.operand_barriers,
-            "partials_ptr",
-            "counters_ptr",
+            *(f"{one.name}_ptr" for one in stored),
             *self.strides,
         ]
-        return Role(_SUMS, names, (*self.schedule.constants, "CONSUMER"))
 
     @property
-    def roles(self) -> list[Role]:
-        """What the kernel names to pass it on."""
-        return [*[self.operands] * bool(self.matrices), self.consumer]
-
-    @property
-    def arguments_of_specialize(self) -> str:
-        """What the roles are passed, constants, how A and B lie."""
-        lhs, rhs = self.plan.contraction.lhs, self.plan.contraction.first
-        inputs = [self.moved_by(one.name) for one in (lhs, rhs)]
-        operands = _OPERANDS if self.matrices else "()"
-        passed = ["consume", _SUMS, *inputs, operands, "M", "N", "K", "SPLIT_K"]
-        how = [
-            f"A_K_MAJOR={along_k(lhs)}",
-            f"B_K_MAJOR={along_k(rhs)}",
-            *["SWAP_AB=False"] * (not self.swap_ab),
+    def loads_of_operands(self) -> list[str]:
+        """The statements that bring the epilogue's operands into registers."""
+        spans = {"m": "part_rows", "n": "part_columns"}
+        vectors = [tensor for tensor in self.plan.tensors if not tensor.is_matrix]
+        return [
+            *(
+                f"offs_{axis}, mask_{axis} = {spans[axis]}(part, acc)"
+                for axis in self._pointer_axes
+            ),
+            *(line for tensor in vectors for line in tensor.loads),
+            *(
+                f"{one.name} = load_part(part, {number}, acc){one.cast}"
+                for number, one in enumerate(self.matrices)
+            ),
         ]
-        groups = passed, [*self.schedule.constants], how
-        return "\n".join(line(group, 8) for group in groups)
 
     @property
-    def _own_buffers(self) -> list[str]:
-        """The operands [m, n] and results that have a buffer of their own."""
-        return [name for name, other in self.buffers.items() if not other]
+    def _pointer_axes(self) -> list[str]:
+        """The axes that some pointer is indexed by."""
+        vectors = [one for one in self.plan.tensors if not one.is_matrix]
+        used = {axis for one in vectors for axis in one.axes}
+        return sorted(used if self.described("results") else {"m", "n"})
 
     @property
-    def shared(self) -> list[str]:
-        """The statements that allocate shared memory, and make barriers ready."""
-        matrices = [one.name for one in self.matrices]
-        own = [name for name in self._own_buffers if name not in matrices]
-        lines = [
-            f"{name}_boxes = boxes_of({name}_desc, {name}_rest_desc)"
-            for name in self.composed
-        ]
-        if self._own_buffers:
-            lines.append("CONSUMERS: tl.constexpr = NUM_WGS + (NUM_WGS == 1)")
-        lines += [f"{name}_smem = {self._parts(name)}" for name in matrices]
-        lines += [
-            f"{name}_smem = store_buffers({name}_desc, CONSUMERS, BLOCK_M)"
-            for name in own
-        ]
-        operands = ["operand_full, operand_empty = ring(CONSUMERS, 1)"]
-        return lines + operands * bool(matrices)
+    def stores(self) -> list[str]:
+        """The statements that store a part of the results."""
+        if not self.described("results"):
+            return self.stores_by_pointers
+        values = ", ".join(packed(list(map(self.stored, self.plan.results))))
+        return [f"store_part(part, {values})"]
 
-    def _parts(self, name: str) -> str:
-        """The buffers of an operand [m, n], one for each part of a tile's rows."""
-        if not self.swap_ab:
-            return f"(buffers({name}_desc, CONSUMERS),)"
-        return f"part_buffers({self.moved_by(name)}, CONSUMERS, BLOCK_M)"
+    @property
+    def decorator(self) -> str:
+        """`@gluon.jit`, told that M needs no kernel of its own where no pointer runs.
+
+        Of an M that is a multiple of 16 masks of pointers along it are wider.
+        """
+        told = "" if "m" in self._pointer_axes else '(do_not_specialize=["M"])'
+        return f"@gluon.jit{told}"
 
     @property
     def composed(self) -> list[str]:
@@ -131,13 +122,61 @@ class SpecializedText(ConsumerText):
         rest = [f"{name}_rest_desc"] * (name in self.composed)
         return [f"{name}_desc", *rest]
 
-    def moved_by(self, name: str) -> str:
-        """What the pieces of a tensor are moved by."""
-        if name == self.left.name:
-            return f"{name}_desc"
-        return f"{name}_boxes" if name in self.composed else f"({name}_desc,)"
+    def _boxes(self, name: str) -> str:
+        """A tensor's descriptors, as one value."""
+        if name in self.composed:
+            return f"boxes_of({name}_desc, {name}_rest_desc)"
+        return f"({name}_desc,)"
 
     @property
-    def operand_barriers(self) -> list[str]:
-        """The barriers of operands [m, n], of which every consumer has two."""
-        return ["operand_full", "operand_empty"] if self.matrices else []
+    def reasons(self) -> list[str]:
+        """Why the left side comes from registers, if it does."""
+        if not self.lhs_in_registers:
+            return []
+        return [
+            "# wgmma reads tf32 in shared memory along K alone, which is not how",
+            f"# {self.left.name} lies: it comes from registers"
+            f"{', as the left side' * self.swap_ab}.",
+        ]
+
+    @property
+    def arguments_of_specialize(self) -> str:
+        """What finishes parts; tensors, sizes, constants; how A and B lie."""
+        lhs, rhs = self.plan.contraction.lhs, self.plan.contraction.first
+        results = self.plan.results if self.described("results") else ()
+        names = {
+            "operands": [one.name for one in self.matrices],
+            "results": [one.name for one in results],
+        }
+        how = [
+            f"A_K_MAJOR={along_k(lhs)}",
+            f"B_K_MAJOR={along_k(rhs)}",
+            *["SWAP_AB=False"] * (not self.swap_ab),
+            *["LEFT_IN_REGISTERS=True"] * self.lhs_in_registers,
+        ]
+        inputs = [self._boxes(one.name) for one in (lhs, rhs)]
+        groups = (
+            ["finish_part", *packed(self.given)],
+            inputs,
+            ["partials_ptr", "counters_ptr", "M", "N", "K", "SPLIT_K"],
+            [*self.schedule.constants],
+            [
+                word
+                for role, tensors in names.items()
+                for word in packed([self._boxes(name) for name in tensors], role)
+            ],
+            how,
+        )
+        return "\n".join(line(group, _INDENT) for group in groups)
+
+
+def packed(values: Sequence[str], name: str = "") -> list[str]:
+    """A tuple, which may come by name, in one word or in words that make up lines."""
+    text = f"({', '.join(values)}{',' * (len(values) == 1)})"
+    text = f"{name}={text}" if name else text
+    return [text] if _INDENT + len(text) < WIDTH else text.split(", ")
+
+
+def along_k(matrix: Matrix) -> bool:
+    """Whether a K block of a matrix lies along K."""
+    return matrix.contiguous_axis == "k"

@@ -4,7 +4,7 @@ Without torch or triton: the generator reckons and names with the same.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 ANY = math.inf
@@ -60,6 +60,20 @@ def pieces(side: int, most: int) -> tuple[int, ...]:
     found = [most] * (side // most)
     for power in (most >> shift for shift in range(1, most.bit_length())):
         found += [power] * bool(side % most & power)
+    return tuple(found)
+
+
+def reused_buffers(
+    operands: Sequence[Any], results: Sequence[Any]
+) -> tuple[int | None, ...]:
+    """Return the operand [m, n] whose buffer each result reuses; None for its own.
+
+    Both are given as types: a tile can lie where one of its type was read.
+    """
+    found: list[int | None] = []
+    for kind in results:
+        alike = (at for at, own in enumerate(operands) if own == kind)
+        found.append(next((at for at in alike if at not in found), None))
     return tuple(found)
 
 

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gemmgen.runtime.tile import ANY, FILL, FULL, Rates, Work, duration
+from gemmgen.runtime.tile import ANY, FILL, FULL, Rates, Work, duration, reused_buffers
 from gemmgen.runtime.tile import Tile as Launched
 from gemmgen.tables.dtypes import MMAS, Mma
 
 __all__ = [
     "FALLBACK", "FILL", "FULL", "GROUP_M", "LINE_BYTES", "Launched", "Product", "Rates",
-    "Tile", "Work", "duration", "nearest_fitting",
+    "Tile", "Work", "duration", "nearest_fitting", "reused_buffers",
 ]  # fmt: skip
 
 FALLBACK = "tiled"

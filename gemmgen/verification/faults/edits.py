@@ -258,12 +258,8 @@ def shortened(function: str, place: int, old: str, new: str) -> Edit:
 
 def misnumbered(node: ast.AST) -> ast.AST | None:
     """The second consumer takes itself for the first."""
-    if not isinstance(node, ast.Tuple) or len(node.elts) < 2:
-        return None
-    texts = [ast.unparse(one) for one in node.elts]
-    if "sums" not in texts or texts[-1] != "1":
-        return None
-    return ast.Tuple([*node.elts[:-1], ast.Constant(0)], ast.Load())
+    second = isinstance(node, ast.Tuple) and ast.unparse(node) == "(consumer, 1)"
+    return expression("(consumer, 0)") if second else None
 
 
 def otherwise(name: str) -> Edit:

@@ -4,12 +4,10 @@ Each is an edit of one node, as in `faults`; texts are those of what kernels sha
 """
 
 import ast
-import copy
 from collections.abc import Iterator
 
 from gemmgen.base.ast_edits import Edit, call_of, expression
 from gemmgen.verification.faults.edits import (
-    STORE_WAIT,
     changed,
     passed_as,
     replaced,
@@ -24,14 +22,15 @@ def piece_families() -> Iterator[tuple[str, Edit]]:
     yield from _boxes()
     yield from _places()
     yield from _halves()
-    yield "stores of other parts not waited for", _first_part_alone
-    yield "operand not waited for by the first part", replaced("part == 0", "part == 1")
     yield "sum of a piece begun anew", passed_as("use_acc", "adds", "adds and i == 0")
     yield "piece of another", replaced("sums[i]", "sums[0]")
     yield "piece of another", replaced("smems[i]", "smems[0]")
     yield "piece of another", replaced("right_smem[i]", "right_smem[0]")
     yield "operand of another", replaced("descs[i]", "descs[0]")
-    yield "part of another", _other_part
+    yield "operand not waited for by the first part", replaced("i == 0", "i == 1")
+    yield "operand of another", changed("load_part", 1, "0")
+    yield "part of another", replaced("parts[i]", "parts[0]")
+    yield "part of another", replaced("PART if len(smems[i]) > 1 else 0", "0")
 
 
 def _boxes() -> Iterator[tuple[str, Edit]]:
@@ -142,24 +141,3 @@ def _exchanged(node: ast.AST) -> ast.AST | None:
     if not isinstance(node.ctx, ast.Load) or "left" not in ast.unparse(node.elts[0]):
         return None
     return ast.Tuple(node.elts[::-1], ast.Load())
-
-
-def _first_part_alone(node: ast.AST) -> ast.AST | None:
-    """A wait for stores in a loop over parts that the first one makes alone."""
-    if not isinstance(node, ast.For) or ast.unparse(node.target) != "part":
-        return None
-    new = copy.deepcopy(node)
-    for at, one in enumerate(new.body):
-        if ast.unparse(one) == f"{STORE_WAIT}(0)":
-            new.body[at] = ast.If(expression("part == 0"), [one], [])
-            return new
-    return None
-
-
-def _other_part(node: ast.AST) -> ast.AST | None:
-    """The first of a consumer's parts, in memory or in registers."""
-    if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Load):
-        return None
-    if ast.unparse(node.slice) != "part":
-        return None
-    return ast.Subscript(node.value, ast.Constant(0), ast.Load())

@@ -1,11 +1,9 @@
 """The faults that only warp-specialized kernels can have: of barriers, rings and order.
 
-Each is an edit of one node, as in `faults`; texts are those of the template.
+Each is an edit of one node, as in `faults`; texts are those of what kernels share.
 """
 
-import ast
 from collections.abc import Iterator
-from itertools import pairwise
 
 from gemmgen.base.ast_edits import Edit
 from gemmgen.verification.faults.edits import (
@@ -50,42 +48,6 @@ def pipeline_families() -> Iterator[tuple[str, Edit]]:
     yield from piece_families()
 
 
-def same_pipeline(family: str, function: ast.stmt, node: ast.AST) -> str | None:
-    """Why a fault of a function's last statement makes no difference, if so."""
-    if family not in _LAST_WAITS or not isinstance(function, ast.FunctionDef):
-        return None
-    lines = [line.strip() for line in ast.unparse(function).splitlines()]
-    given_back = any(
-        wait == f"{STORE_WAIT}(0)" and arrival.startswith(f"{ARRIVE}(operand_empty")
-        for wait, arrival in pairwise(lines)
-    )
-    last = getattr(node, "lineno", 0) == function.body[-1].lineno
-    if last and given_back:
-        return _WAITED_FOR
-    stored = [line for line in lines if line.startswith("store_piece(")]
-    part = stored[-1].split(", ")[1] if stored else ""
-    own = any(line.startswith(f"{part} = cut(") for line in lines)
-    one_fewer = own and given_back and family == _ONE_FEWER
-    return _OWN_LAST if one_fewer and _gives_back(function, node) else None
-
-
-def _gives_back(function: ast.FunctionDef, node: ast.AST) -> bool:
-    """Whether a node is the wait after which operands are given back."""
-    loops = [one for one in ast.walk(function) if isinstance(one, ast.For)]
-    return any(
-        getattr(wait, "lineno", 0) == getattr(node, "lineno", -1)
-        and ast.unparse(arrival).startswith(f"{ARRIVE}(operand_empty")
-        for loop in loops
-        for wait, arrival in pairwise(loop.body)
-    )
-
-
-_WAITED_FOR = "every tile has been waited for before it is given back"
-_ONE_FEWER = "a store too few waited for"
-_OWN_LAST = "the last store has a buffer of its own, which the next part waits for"
-_LAST_WAITS = ("wait for stores dropped", _ONE_FEWER)
-
-
 def _dropped() -> Iterator[tuple[str, Edit]]:
     for name, functions in (
         ("wait for a barrier dropped", [WAIT]),
@@ -120,6 +82,11 @@ def _barriers() -> Iterator[tuple[str, Edit]]:
             "operand_empty.index(consumer)",
             "operand_full.index(0)",
         ),
+        (
+            "operand_full.index(CONSUMER)",
+            "operand_empty.index(CONSUMER)",
+            "operand_full.index(0)",
+        ),
     ):
         yield "barrier taken for another", replaced(filled, other)
         yield "barrier of another stage", replaced(filled, following)
@@ -133,30 +100,28 @@ def _barriers() -> Iterator[tuple[str, Edit]]:
 
 def _moved() -> Iterator[tuple[str, Edit]]:
     """Statements in the wrong order: the first of two behind the second."""
-    freed, released = f"{ARRIVE}(operand_empty", f"{ARRIVE}(empty"
-    waited = f"sums = {_SUM_WAIT}"
+    freed = f"if len(descs) > 0:\n    {ARRIVE}(operand_empty"
+    waited, released = f"sums = {_SUM_WAIT}", f"{ARRIVE}(empty"
     for name, first, second in (
         ("stage read before its wait", f"{WAIT}(full", "= begin_products("),
         ("stage released before its wait", waited, released),
         ("stage expected before its wait", f"{WAIT}(empty", EXPECT),
         ("stage filled before its wait", f"{WAIT}(empty", "k_iter += 1"),
-        ("operand read before its wait", f"{WAIT}(operand_full", ".load(acc."),
         ("operand loaded before its wait", f"{WAIT}(operand_empty", "load_pieces("),
-        ("fence before the store", "_part.store(", FENCE),
         ("tile stored before the fence", FENCE, "store_piece("),
         ("tile written before the wait", f"{STORE_WAIT}(0)", FENCE),
-        ("tile given back before it is stored", f"{STORE_WAIT}(0)", freed),
         ("turn not waited for", "if PINGPONG:\n    mbarrier.wait", "for k in"),
     ):
         yield name, behind(first, second)
     yield "stage released before its wait", behind(waited, released, "orelse")
-    yield "tile given back before it is read", ahead(freed, "= parts[part]")
+    yield "fence before the store", ahead(FENCE, ".store(values")
+    yield "tile given back before it is stored", ahead(freed, "finishes_sums(")
 
 
 def _sums() -> Iterator[tuple[str, Edit]]:
     """Products that are not waited for, added or released as they should be."""
     yield "a product too few waited for", changed(_SUM_WAIT, 1, "{} + 1")
-    yield _ONE_FEWER, changed(STORE_WAIT, 0, "{} + 1")
+    yield "a store too few waited for", changed(STORE_WAIT, 0, "{} + 1")
     yield "sum begun anew", changed("begin_products", 4, "False")
     yield "sum begun anew", changed("begin_products", 4, "k > 1")
     yield "stage released that is not read", passed_as("pred", "k > 0", "True")
@@ -178,8 +143,10 @@ def _rings() -> Iterator[tuple[str, Edit]]:
         yield "slice of another stage", other_block(
             old, f"(stage + 1) % STAGES * {parts} + {part}"
         )
-    for side in ("LEFT", "RIGHT", "A", "B"):
+    for side in ("A", "B"):
         yield "block turned the other way", otherwise(f"{side}_K_MAJOR")
+    for side in ("LEFT_K_MAJOR", "RIGHT_K_MAJOR"):
+        yield "block turned the other way", replaced(side, f"not {side}")
     yield "tile of another", other_block("CONSUMER", "1 - CONSUMER")
     yield "tile of another", other_block("CONSUMER", "0")
     yield "tile of another", changed("load_pieces", 5, "0")
@@ -192,10 +159,10 @@ def _rings() -> Iterator[tuple[str, Edit]]:
     )
     stages, consumers = ("STAGES", "(STAGES - 1)"), ("CONSUMERS", "1")
     for function, place, *pairs in (
-        ("buffers", 1, stages, consumers),
+        ("buffers", 1, stages),
         ("piece_buffers", 1, stages),
-        ("part_buffers", 1, consumers),
-        ("store_buffers", 1, consumers),
+        ("operand_buffers", 1, consumers),
+        ("result_buffers", 3, consumers),
         ("bars", 0, consumers),
         ("ring", 0, stages, consumers),
     ):
@@ -220,8 +187,8 @@ def _tiles() -> Iterator[tuple[str, Edit]]:
     yield "last K block lost", bounded("k_blocks", "k_blocks - 1")
     yield "K block loaded again", same_k
     for slice_ in (
-        *("WG * BLOCK_N_PER_WG", "WG * BLOCK_M_PER_WG"),
-        *("part * desc.block_shape[AXIS]", "part * (1 - SWAP_AB) * ROWS"),
+        *("(1 - SWAP_AB) * WG * SLICE", "SWAP_AB * WG * SLICE"),
+        *("part * boxes[0].block_shape[AXIS]", "part * (1 - SWAP_AB) * ROWS"),
         "part * SWAP_AB * COLUMNS",
     ):
         yield "slice of a tile", without_term(slice_)

@@ -80,7 +80,7 @@ def _warp_specialize(
     worker_registers: Sequence[int] | None = None,
 ) -> None:
     program = _Running.program
-    _name_rings(program)
+    _name_rings()
     warps = [program.kernel.warps, *worker_warps]
     if len(warps) != len(parts):
         raise misused(f"{len(parts)} partitions have warps for {len(warps)}")
@@ -102,16 +102,27 @@ def _check_registers(warps: Sequence[int], workers: Sequence[int]) -> None:
         raise misused("the workers leave no registers to the others")
 
 
-def _name_rings(program: Program) -> None:
+def _name_rings() -> None:
     """Call shared memory as the kernel does, whichever of its functions is running."""
     for frame in frames(frame_here()):
         for name, value in frame.f_locals.items():
-            several = value if isinstance(value, tuple) else ()
-            if isinstance(value, Ring):
-                value.name = name
-            elif all(isinstance(one, Ring) for one in several):
-                for number, one in enumerate(several):
-                    one.name = f"{name}[{number}]"
+            if _only_rings(value):
+                _name(name, value)
+
+
+def _only_rings(value: Any) -> bool:
+    """Whether a value is shared memory, or a tuple of nothing else."""
+    if isinstance(value, tuple):
+        return all(map(_only_rings, value))
+    return isinstance(value, Ring)
+
+
+def _name(name: str, value: Any) -> None:
+    if isinstance(value, Ring):
+        value.name = name
+        return
+    for number, one in enumerate(value):
+        _name(f"{name}[{number}]", one)
 
 
 def _init(barrier: Barrier, count: Any) -> None:

@@ -83,6 +83,11 @@ class Bench:
         return Facts(numbers=(1.0,) * len(numbers(self.plan)))
 
     @cached_property
+    def own(self) -> list[ModuleType]:
+        """The launcher's module and the others of its kernel."""
+        return subject.parts(self.plan, self.module)
+
+    @cached_property
     def shared(self) -> list[ModuleType]:
         """The modules that the folder's launchers share."""
         return shared_by(self.module)
@@ -105,7 +110,7 @@ class Bench:
 
         Kernels ask for bytes of `scratch`, and of it for profiling.
         """
-        modules = [*subject.parts(self.plan, self.module), *self.shared]
+        modules = [*self.own, *self.shared]
         for name, value in (x for one in modules for x in vars(one).items()):
             if anew and hasattr(value, "cache_clear"):
                 value.cache_clear()
@@ -143,7 +148,7 @@ class Bench:
     def judge(self, facts: Facts, call: Call, made: Made, alive: list[Any]) -> None:
         """Compare what became of a call with what it comes to afresh."""
         try:
-            with unknowing(self.module):
+            with unknowing(self.shared):
                 fresh = self.perform(self.plain, facts, call)
             for one in (made, fresh):
                 self.check_one(facts, call, one, alive)
@@ -252,10 +257,10 @@ def shared_by(module: ModuleType) -> list[ModuleType]:
 
 
 @contextmanager
-def unknowing(module: ModuleType) -> Iterator[None]:
-    """Without any kernel that is known to be compiled but to Triton."""
+def unknowing(shared: Sequence[ModuleType]) -> Iterator[None]:
+    """Without any kernel that these modules know to be compiled."""
     known = [
-        value for one in shared_by(module) for name, value in vars(one).items()
+        value for one in shared for name, value in vars(one).items()
         if name in _COMPILED
     ]  # fmt: skip
     before = [dict(one) for one in known]

@@ -22,7 +22,7 @@ _ALONE = "what has more columns than are stored at a time is a tile's only sum"
 
 _SAME: dict[str, tuple[Same, ...]] = {
     **PATH,
-    "_runtime/blocks.py": (
+    "_runtime/pipeline/blocks.py": (
         Same(
             "box cut from the piece's first",
             "cut(piece, i * SIDE, SIDE, AXIS)",
@@ -33,7 +33,7 @@ _SAME: dict[str, tuple[Same, ...]] = {
     "_runtime/device.py": (
         Same("left mask term dropped", "mask=mask_m[:, None]", ONE_ROW),
     ),
-    "_runtime/pipeline.py": (
+    "_runtime/pipeline/sums.py": (
         Same("half in another layout", "", "the same values in other registers"),
         Same("piece of another", "sums[i]", _ALONE, "if sums[0].shape[1] >"),
         Same("piece of another", "sums[i]", _ALONE, "halves(sums[0])"),

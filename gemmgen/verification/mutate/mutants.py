@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from gemmgen.base.ast_edits import Edit
 from gemmgen.render.parts import GRAD_EPILOGUE
-from gemmgen.schedules import SCHEDULES, composes, transposes
+from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
 from gemmgen.verification.faults.families import families
-from gemmgen.verification.faults.pipelines import same_pipeline
 
 
 @dataclass(frozen=True)
@@ -42,9 +41,6 @@ EQUIVALENT = {
 _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
 ONE_ROW = "gemv has a program for each row, so none is beyond M"
 _ONE_COLUMN = "every gemv of the table has a program for each column too"
-_ONE_PART = "what is stored as it is multiplied has one part"
-_ALIKE = "parts of a side that is a power of two are as large as each other"
-_TWO_PARTS = "a side in lines of 128 bytes has two parts at most"
 _FEW_SUMS = "sums beyond 2^31 elements are those of a matrix of 2^37"
 _OWN_RESULTS = "results that are saved are made by the launcher, row by row"
 _ALONG = {
@@ -67,8 +63,6 @@ def mutants(plan: Plan, stem: str, source: str) -> Iterator[Mutant]:
             EQUIVALENT.get(one.family)
             or _same_in_gemv(plan, one.family, file, one.node)
             or _same_in_whole_lines(one.family, file)
-            or same_pipeline(one.family, one.statement, one.node)
-            or _same_parts(plan, one.family)
             or _same_in_gradients(plan, stem, one.family, one.node),
             file,
         )
@@ -98,12 +92,11 @@ def mutated(
     """A module with each edit made once wherever it applies in `wanted` statements."""
     body = ast.parse(source).body
     texts = [ast.unparse(statement) for statement in body]
+    nodes = [list(_nodes(one)) if wanted(one) else [] for one in body]
     seen = {_joined(texts)}
     for family, edit in edits:
         for at, statement in enumerate(body):
-            if not wanted(statement):
-                continue
-            for place in range(_places(statement, edit)):
+            for place in range(sum(edit(node) is not None for node in nodes[at])):
                 changed, node, line = _edited(statement, edit, place)
                 text = _joined([*texts[:at], changed, *texts[at + 1 :]])
                 if text not in seen:
@@ -147,24 +140,6 @@ def _same_in_whole_lines(family: str, schedule: str | None) -> str | None:
     """Why a K loop may end an element early where rows are described."""
     described = schedule is not None and SCHEDULES[schedule].described
     return _WHOLE_LINES if described and family == "last of K lost" else None
-
-
-def _same_parts(plan: Plan, family: str) -> str | None:
-    """Why a part of a tile may be taken for another where there are few."""
-    if not plan.specialized:
-        return None
-    kernel = plan.specialized, plan.product.kind, plan.layout
-    if family == "part of another" and not transposes(*kernel):
-        return _ONE_PART
-    if family != "piece behind one of another side":
-        return None
-    if not composes(*kernel):
-        return _ALIKE
-    return _TWO_PARTS if plan.contraction.lhs.transposed else None
-
-
-def _places(statement: ast.stmt, edit: Edit) -> int:
-    return sum(edit(node) is not None for node in _nodes(statement))
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:

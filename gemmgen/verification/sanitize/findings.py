@@ -25,7 +25,10 @@ _NO_FINDING = re.compile(
 Files = Mapping[str, Sequence[str]]
 """The lines of files, by their names."""
 _ACCESS = re.compile(r"access at \S+ in ([^\s:]+):(\d+)")
-_DISPATCH = ("def ", "if NUM_WGS == ", "gl.warp_specialize(", "specialize(")
+_DISPATCH = (
+    *("def ", "if NUM_WGS == ", "gl.warp_specialize(", "specialize(", "run_roles("),
+    "consume(",
+)
 _BACKTRACE = re.compile(r"Saved host backtrace|Host Frame")
 _MOST_LINES = 12
 
@@ -87,8 +90,9 @@ def of_dispatch(finding: str, files: Files) -> bool:
     first warps write there which function each other is to run; all meet at barrier 1
     before it is read and again after, which tests/test_sanitize.py holds against the
     machine code. racecheck reports it all the same (Triton 3.6, H200). Both accesses
-    have the lines of a `def`, of `specialize` or `gl.warp_specialize`, or of the choice
-    of one at compile time, where the text itself accesses nothing.
+    have the lines of a `def`, of a call of roles, `specialize` down to
+    `gl.warp_specialize`, or of the choice of one at compile time, where the text itself
+    accesses nothing.
     """
     lines = [(Path(name).name, int(line)) for name, line in _ACCESS.findall(finding)]
     places = [

@@ -1,0 +1,1 @@
+"""Warp-specialized kernels: roles that pass blocks on in shared memory."""

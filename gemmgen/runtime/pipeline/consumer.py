@@ -1,0 +1,121 @@
+"""Consumers of warp-specialized kernels: the K loop of a tile, and what follows it.
+
+NUM_WGS consumers share a tile; where that is one, two have a tile each (ping-pong), and
+one multiplies while the other finishes its own, for which each has a barrier (order).
+"""
+
+import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
+
+from ..device import swizzle
+from .parts import finish_tile
+from .sums import (
+    begin_products,
+    finishes_sums,
+    no_sums,
+    side,
+    sums_of_splits,
+    wait_for_products,
+)
+
+
+@gluon.jit
+def tiles_of(
+    M, N,
+    BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, NUM_WGS: gl.constexpr,
+    CONSUMER: gl.constexpr,
+):  # fmt: skip
+    """Which tiles are a consumer's: the first, their end, the step to the next.
+
+    NUM_WGS consumers share every tile of the program; where that is one, each of two
+    has every other tile.
+    """
+    PINGPONG: gl.constexpr = NUM_WGS == 1
+    start = tl.program_id(0) + CONSUMER * PINGPONG * tl.num_programs(0)
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+    return start, tiles, (1 + PINGPONG) * tl.num_programs(0)
+
+
+@gluon.jit
+def multiply(
+    loads, K, k_iter, wave, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
+    BLOCK_K: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
+    A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
+    LEFT_IN_REGISTERS: gl.constexpr, CONSUMER: gl.constexpr,
+):  # fmt: skip
+    """Sum the K blocks of a consumer's tile, and hand each stage back to the producer.
+
+    Returns a sum for each piece of COLUMNS; `k_iter` counts K blocks, `wave` tiles.
+    """
+    a_smem, b_smem, full, empty, order = loads
+    left_smem, right_smem = (b_smem, a_smem) if SWAP_AB else (a_smem, b_smem)
+    LEFT_K_MAJOR: gl.constexpr = B_K_MAJOR if SWAP_AB else A_K_MAJOR
+    RIGHT_K_MAJOR: gl.constexpr = A_K_MAJOR if SWAP_AB else B_K_MAJOR
+    PINGPONG: gl.constexpr = NUM_WGS == 1
+    WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
+    sums = no_sums(ROWS, COLUMNS, NUM_WGS, left_smem.dtype)
+    SUM: gl.constexpr = sums[0].type.layout if LEFT_IN_REGISTERS else None
+    k_blocks = tl.cdiv(K, BLOCK_K)
+    if PINGPONG:
+        mbarrier.wait(order.index(CONSUMER), (wave & 1) ^ (1 - CONSUMER))
+    for k in range(k_blocks):
+        stage = k_iter % STAGES
+        mbarrier.wait(full.index(stage), (k_iter // STAGES) & 1)
+        left = side(left_smem.index(stage * NUM_WGS + WG), LEFT_K_MAJOR, SUM)
+        sums = begin_products(left, right_smem, stage, sums, k > 0, RIGHT_K_MAJOR)
+        if LEFT_IN_REGISTERS:  # into which the next block is loaded
+            sums = wait_for_products(sums, 0)
+            mbarrier.arrive(empty.index(stage))
+        else:  # the block before this one has been read
+            sums = wait_for_products(sums, len(sums))
+            mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES), pred=k > 0)
+        k_iter += 1
+    if not LEFT_IN_REGISTERS:
+        sums = wait_for_products(sums, 0)
+        mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES))
+    if PINGPONG:
+        mbarrier.arrive(order.index(1 - CONSUMER))
+    return sums, k_iter + PINGPONG * k_blocks  # those of the other consumer
+
+
+@gluon.jit
+def consume(
+    finish_part: gl.constexpr, given, loads, operands, results, partials_ptr,
+    counters_ptr, M, N, K, SPLIT_K,
+    BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
+    GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
+    A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
+    LEFT_IN_REGISTERS: gl.constexpr, CONSUMER: gl.constexpr,
+):  # fmt: skip
+    """Multiply a consumer's slice of tiles over a split of K; finish the last split."""
+    WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
+    SLICE: gl.constexpr = (BLOCK_N if SWAP_AB else BLOCK_M) // NUM_WGS
+    SHARED: gl.constexpr = BLOCK_M if SWAP_AB else BLOCK_N
+    descs, smems, operand_full, operand_empty = operands
+    start, tiles, step = tiles_of(M, N, BLOCK_M, BLOCK_N, NUM_WGS, CONSUMER)
+    k_iter, wave = (CONSUMER - WG) * tl.cdiv(K, BLOCK_K), 0
+    for tile in range(start, tiles, step):
+        tile_m, tile_n = swizzle(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        sums, k_iter = multiply(
+            loads, K, k_iter, wave, SLICE, SHARED, BLOCK_K, STAGES, NUM_WGS,
+            A_K_MAJOR, B_K_MAJOR, SWAP_AB, LEFT_IN_REGISTERS, CONSUMER,
+        )  # fmt: skip
+        place = tile * NUM_WGS + WG
+        coming = (operand_full.index(CONSUMER), wave & 1) if len(descs) > 0 else ()
+        if finishes_sums(sums, partials_ptr, counters_ptr, place, SPLIT_K):
+            sums = sums_of_splits(sums, partials_ptr, counters_ptr, place, SPLIT_K)
+            first_m = tile_m * BLOCK_M + (1 - SWAP_AB) * WG * SLICE
+            first_n = tile_n * BLOCK_N + SWAP_AB * WG * SLICE
+            finish_tile(
+                finish_part, given, sums, (descs, smems, coming), results,
+                first_m, first_n, M, N, CONSUMER, SWAP_AB,
+            )  # fmt: skip
+        elif len(descs) > 0:  # operands come with every split
+            mbarrier.wait(operand_full.index(CONSUMER), wave & 1)
+        if len(descs) > 0:
+            mbarrier.arrive(operand_empty.index(CONSUMER))
+        wave += 1
+    if len(results[0]) > 0:  # which memory must outlive
+        tma.store_wait(0)

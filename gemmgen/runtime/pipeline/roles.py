@@ -1,0 +1,117 @@
+"""The roles of a warp-specialized kernel: what they share, and how they are run.
+
+The producer loads K blocks into the stages of a ring, consumers of four warps each
+multiply them. A stage has two barriers: the producer's loads fill one (full), consumers
+arrive at the other (empty) when they have read it.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from ..device import split_range
+from .blocks import (
+    bars,
+    buffers,
+    operand_buffers,
+    operand_ring,
+    piece_buffers,
+    result_buffers,
+    ring,
+)
+from .consumer import consume
+from .producer import produce
+
+
+@gluon.jit
+def split_of_k(K, SPLIT_K, BLOCK_K: gl.constexpr):
+    """Where this program's split of K begins, and its length, which may be 0."""
+    if SPLIT_K == 1:
+        return 0, K
+    else:
+        k_begin, k_end = split_range(K, SPLIT_K, BLOCK_K)
+        return k_begin, max(0, k_end - k_begin)
+
+
+@gluon.jit
+def ring_buffers(
+    a_boxes, b_boxes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
+    STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
+    A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
+):  # fmt: skip
+    """Shared memory for the K blocks of A and of B, in every stage.
+
+    Consumers share the blocks of one side and have slices of the other, the left of
+    their products: that is B if they compute the transpose.
+    """
+    if SWAP_AB:
+        a_smem = piece_buffers(a_boxes, STAGES, BLOCK_M, NUM_WGS, A_K_MAJOR)
+        return a_smem, buffers(b_boxes[0], STAGES * NUM_WGS)
+    else:
+        a_smem = buffers(a_boxes[0], STAGES * NUM_WGS)
+        return a_smem, piece_buffers(b_boxes, STAGES, BLOCK_N, NUM_WGS, B_K_MAJOR)
+
+
+@gluon.jit
+def run_consumer(passed, CONSUMER: gl.constexpr):
+    """Run one of the consumers, which differ in their numbers."""
+    consume(*passed, CONSUMER)
+
+
+@gluon.jit
+def run_roles(consumer, producer, NUM_WGS: gl.constexpr):
+    """Run the roles beside each other. The first has the kernel's own four warps."""
+    if NUM_WGS == 3:
+        gl.warp_specialize([  # roles; warps of the others; their threads' registers
+            (run_consumer, (consumer, 0)),
+            (run_consumer, (consumer, 1)),
+            (run_consumer, (consumer, 2)),
+            (produce, producer),
+        ], [4, 4, 4], [160, 160, 24])  # fmt: skip
+    else:
+        gl.warp_specialize([
+            (run_consumer, (consumer, 0)),
+            (run_consumer, (consumer, 1)),
+            (produce, producer),
+        ], [4, 4], [240, 24])  # fmt: skip
+
+
+@gluon.jit
+def specialize(
+    finish_part: gl.constexpr, given, a_boxes, b_boxes, partials_ptr, counters_ptr,
+    M, N, K, SPLIT_K,
+    BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
+    GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
+    operands, results, A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr,
+    SWAP_AB: gl.constexpr = True, LEFT_IN_REGISTERS: gl.constexpr = False,
+):  # fmt: skip
+    """Compute tiles, or splits of their K, whose parts the kernel's `finish_part` ends.
+
+    Each of A, B, `operands` [m, n] and `results` comes as its descriptors; `given` is
+    what `finish_part` takes beside a part, see `finish_tile`.
+    """
+    k_begin, K = split_of_k(K, SPLIT_K, BLOCK_K)
+    CONSUMERS: gl.constexpr = NUM_WGS + (NUM_WGS == 1)
+    operand_smems = operand_buffers(operands, CONSUMERS, BLOCK_M, SWAP_AB)
+    result_smems = result_buffers(operands, operand_smems, results, CONSUMERS, BLOCK_M)
+    operand_full, operand_empty = operand_ring(operands, CONSUMERS)
+    a_smem, b_smem = ring_buffers(
+        a_boxes, b_boxes,
+        BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB,
+    )  # fmt: skip
+    full, empty = ring(STAGES, NUM_WGS)
+    order = bars(CONSUMERS, NUM_WGS == 1)
+    moved = (operands, operand_smems, operand_full, operand_empty)
+    run_roles(
+        (
+            finish_part, given, (a_smem, b_smem, full, empty, order), moved,
+            (results, result_smems), partials_ptr, counters_ptr, M, N, K, SPLIT_K,
+            BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
+            A_K_MAJOR, B_K_MAJOR, SWAP_AB, LEFT_IN_REGISTERS,
+        ),
+        (
+            (a_boxes, b_boxes, a_smem, b_smem, full, empty), moved,
+            k_begin, M, N, K, SPLIT_K,
+            BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
+            A_K_MAJOR, B_K_MAJOR, SWAP_AB,
+        ), NUM_WGS,
+    )  # fmt: skip
