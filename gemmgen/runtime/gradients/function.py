@@ -183,6 +183,12 @@ def nothing(shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tenso
     return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
+def main_grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return what the gradient of a tensor is to be added to, if it has that."""
+    found: torch.Tensor | None = getattr(tensor, "main_grad", None)
+    return found
+
+
 def matrix(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor [..., columns] as a matrix, in place if its strides allow it."""
     return tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
