@@ -16,7 +16,7 @@ from typing import Any
 import made
 import torch
 import torch.distributed as dist
-from made import Down, Up, both, down, plain, rowed, scaled, turned, up
+from made import Down, Up, adding, both, down, plain, rowed, scaled, turned, up
 from torch import Tensor, nn
 
 assert "torch.distributed.tensor" not in sys.modules, "kernels bring it"
@@ -209,6 +209,20 @@ def gradients_are_those_that_are_asked_for() -> None:
         )
         for at, one in zip(asked, found, strict=True):
             torch.testing.assert_close(whole(one), wanted[at], **CLOSE)
+
+
+@case
+def gradients_are_added_to_those_there_are() -> None:
+    """In their layout, whatever that of the sum is."""
+    _, (_, wanted, _) = flow(up, [one.clone().requires_grad_() for one in CALLS[up]])
+    for placements in ((R, S0, S0), (S0, R, R), (S0, S0, R)):
+        x, w, bias = (cut(*one) for one in zip(CALLS[up], placements, strict=True))
+        w.main_grad = cut(torch.ones_like(W), placements[1]).detach()
+        result = adding(x, w, bias)
+        incoming = torch.full_like(result, 0.5)
+        (grad,) = torch.autograd.grad(result, [w], incoming, allow_unused=True)
+        assert grad is None
+        torch.testing.assert_close(whole(w.main_grad), 1 + wanted, **CLOSE)
 
 
 @case

@@ -23,6 +23,7 @@ kernels:
   - {name: up, epilogue: "gelu(acc + bias[n])", module: true}
   - {name: down, epilogue: "acc + bias[n] + r[m, n]", module: true}
   - {name: plain, module: true}
+  - {name: adding, epilogue: "gelu(acc + bias[n])", grad_accumulate: true}
   - {name: weighted, epilogue: "alpha[] * acc * s[m]", module: true}
   - {name: rowed, epilogue: "acc * s[m] + t[m]"}
   - name: both

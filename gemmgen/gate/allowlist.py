@@ -20,7 +20,7 @@ _NODES = (
     ast.keyword, ast.Return, ast.Assign, ast.AugAssign, ast.For, ast.With,
     ast.withitem, ast.Call, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.Dict,
     ast.Starred, ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop,
-    ast.cmpop, ast.BoolOp, ast.Or, ast.ClassDef, ast.Delete, ast.Del,
+    ast.cmpop, ast.BoolOp, ast.Or, ast.ClassDef,
 )  # fmt: skip
 _TOP = (ast.Import, ast.ImportFrom, ast.FunctionDef)
 _IMPORTS = {("torch", None), ("triton", None), ("triton.language", "tl")}
@@ -33,7 +33,7 @@ _SHARED = {
     "checks": {"Checks"},
     "dispatch": {"Launches"},
     "launch_cache": {"launch_cache"},
-    "gradients.function": {"Gradient", "matrix", "shaped"},
+    "gradients.function": {"Gradient", "main_grad_of", "matrix", "shaped"},
     "operators.elementwise": {"Elementwise"},
     "operators.operator": {"torch_operator"},
     "device": {

@@ -227,9 +227,8 @@ class Memory:
                 return returned
             if len(self.families) >= MOST_FAMILIES:
                 self.families.clear()
-            by_row = () if leading is None else self.by_row
-            family = Family(launch, inputs, several(returned), by_row, tiles())
-            self.families[like] = family
+            facts = several(returned), () if leading is None else self.by_row, tiles()
+            self.families[like] = family = Family(launch, inputs, *facts)
         family.keep(launch, compiled)
         return returned
 
@@ -253,8 +252,7 @@ class Memory:
             key, _ = looked_at(inputs)
         except (AttributeError, OverflowError, RuntimeError, TypeError):
             return []  # such calls are never remembered
-        like, _ = but_for_rows(key, inputs, self.by_row)
-        family = self.families.get(like)
+        family = self.families.get(but_for_rows(key, inputs, self.by_row)[0])
         return warm_up(call, family, inputs) if family else []
 
     def given(self, key: tuple, inputs: Any, out: Any) -> Any:
@@ -263,8 +261,7 @@ class Memory:
         if done is not None and self.met(key):
             if len(self.calls) >= MOST_CALLS:
                 self.calls.clear()
-            launch, compiled, _ = done
-            self.calls[key] = repeating(launch, compiled, inputs, several(returned))
+            self.calls[key] = repeating(done[0], done[1], inputs, several(returned))
         return returned
 
     def met(self, key: tuple) -> bool:

@@ -182,6 +182,12 @@ def filled(grads: Sequence[Any], likes: Sequence[Any]) -> list[torch.Tensor]:
     ]
 
 
+def main_grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return what the gradient of a tensor is to be added to, if it has that."""
+    found: torch.Tensor | None = getattr(tensor, "main_grad", None)
+    return found
+
+
 def matrix(tensor: torch.Tensor) -> torch.Tensor:
     """Return a tensor [..., columns] as a matrix, in place if its strides allow it."""
     return tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])

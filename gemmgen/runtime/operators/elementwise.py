@@ -21,8 +21,8 @@ from .registry import returned, slot_of
 from .sharding import Axes
 
 # On an H100 the gradients of gelu and a bias at 8192x14336 take 249 us with 8 programs
-# an SM, torch.add of as many bytes 235; other tiles, loads in stages and hints to
-# caches change that by 2 % at most.
+# an SM, torch.add of as many bytes 235; other tiles, loads in stages, hints to caches
+# change that by 2 % at most.
 TILE = Tile("pass", 80, ANY, ANY, ANY, 16, 128, 1, 1, 1, 1, 4)
 PROGRAMS = 16  # for an SM, which holds 9 of them, fewer where more is read
 

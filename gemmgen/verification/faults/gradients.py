@@ -21,6 +21,7 @@ def gradient_families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     yield "sums of a tile lost", _same_row
     yield "sides of a product swapped", _swapped_sides(plan)
     yield "needs ignored", _never_needed
+    yield "not added to what there is", _not_added
 
 
 def _gradient(node: ast.AST) -> ast.Assign | None:
@@ -115,6 +116,7 @@ def _same_row(node: ast.AST) -> ast.AST | None:
 def _swapped_sides(plan: Plan) -> Edit:
     """A product of the gradient with its sides the other way round."""
     names = [f"{plan.name}_grad_{one.name}" for one in plan.contraction.inputs]
+    names += [f"{name}_added" for name in names]
 
     def edit(node: ast.AST) -> ast.AST | None:
         call = call_of(node, *names)
@@ -135,3 +137,15 @@ def _never_needed(node: ast.AST) -> ast.AST | None:
         new.test = ast.Constant(False)
         return new
     return None
+
+
+def _not_added(node: ast.AST) -> ast.AST | None:
+    """A gradient that is added to another in vain: the sum goes nowhere."""
+    if not isinstance(node, ast.Call) or not node.keywords:
+        return None
+    kept = [one for one in node.keywords if ast.unparse(one) != "out=main_grad"]
+    if len(kept) == len(node.keywords):
+        return None
+    new = copy.copy(node)
+    new.keywords = kept
+    return new

@@ -18,6 +18,7 @@ import triton
 from triton.runtime._allocation import set_profile_allocator
 
 from gemmgen.render.parts import RUNTIME
+from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import numbers
 from gemmgen.verification.example import subject
@@ -99,6 +100,13 @@ class Bench:
     def remembered(self, launcher: Callable[..., Any]) -> Callable[..., Any]:
         """A launcher that remembers, as the folder's do."""
         return subject.remembering(self.module, launcher)
+
+    @property
+    def parted(self) -> list[Any]:
+        """A tile whose K comes in parts, read by pointers, if there is one."""
+        tiles = getattr(self.module, "TILES", ())
+        kinds = [(one, SCHEDULES[one.schedule]) for one in tiles]
+        return [one for one, kind in kinds if kind.splits and not kind.described][:1]
 
     @property
     def plain(self) -> Callable[..., Any]:
