@@ -33,6 +33,20 @@ if not hasattr(DUAL, "_current_level"):
     DUAL = SimpleNamespace(_current_level=-1)
 
 
+class Bounded(dict):
+    """A dict of at most so many entries: one more, and it begins anew."""
+
+    def __init__(self, most: int) -> None:
+        """Have no entry yet."""
+        super().__init__()
+        self.most = most
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if len(self) >= self.most:
+            self.clear()
+        super().__setitem__(key, value)
+
+
 class Pass(threading.local):
     """Whether this thread goes through launchers for what they say alone.
 
