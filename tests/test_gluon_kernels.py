@@ -79,7 +79,7 @@ def test_faults_of_all_parts_at_once_are_found() -> None:
 def test_a_mutant_of_each_kind_dies() -> None:
     found = ran("kinds", KERNEL)
     assert len(found) > 50
-    # Its one operand [m, n] cannot be taken for another, and leaves room for the result.
+    # Its one operand [m, n] cannot be taken for another, and its result lies there.
     alive = [one["name"] for one in found if not one["said"]]
     assert alive == ["tile written before the wait", "operand of another"]
 

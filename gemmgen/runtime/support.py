@@ -154,6 +154,14 @@ def interprets_bf16() -> bool:
     return torch.equal(c, (a.double() @ a.double()).to(torch.bfloat16))
 
 
+def config(
+    m: int, n: int, k: int, *, group_m: int, stages: int, warps: int
+) -> triton.Config:
+    """Return a tile as Triton's autotuner takes it."""
+    sides = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": group_m}
+    return triton.Config(sides, num_stages=stages, num_warps=warps)
+
+
 def on_device(device: torch.device) -> contextlib.AbstractContextManager:
     """Make the tensors' device current, since Triton launches on the current one."""
     if device.type != "cuda" or device.index == torch.cuda.current_device():
