@@ -36,6 +36,7 @@ from generated._runtime import (  # noqa: E402
 )  # fmt: skip
 from generated._runtime import table as table_  # noqa: E402
 from generated._runtime import tile as tile_  # noqa: E402
+from generated._runtime.gradients import function  # noqa: E402
 
 CPU = torch.device("cpu")
 ANY = tile_.ANY
@@ -266,7 +267,8 @@ def twice(a: Any, b: Any, *, out: Any = None) -> Any:
     LOG.append("launched")
     if table_.RECORD.launches is not None:
         passed = (a, b, first, second)
-        made = launch.Launch(KERNEL, tile(), NUMBERED, (1, 1, 1), once, passed, ())
+        sizes = *a.shape, 1
+        made = launch.Launch(KERNEL, tile(), NUMBERED, sizes, once, passed, ())
         table_.RECORD.launches.append((made, packed.Compiled(add_twice, (), True, ())))
         table_.RECORD.tiles = lambda: [tile()]
     return first, second
@@ -594,6 +596,72 @@ def test_what_is_asked_for_a_gradient_is_handed_over() -> None:
     call(a, b)
     call(a, b, out=ones(4, 5))
     assert len(handed) == 2
+
+
+def graded(forward: Any = None) -> tuple[Any, list[str]]:
+    """A launcher whose gradients are those of a + b, and what it hands to whom."""
+
+    def backward(saved: Any, grads: Any, needs: Any) -> list[Any]:
+        (a,) = saved
+        return [grads[0] * a if need else None for need in needs]
+
+    told: list[str] = []
+    gradient = function.Gradient("adding", 1, lambda a, *_: (a,), backward, forward)
+    call = launch_cache.launch_cache("a", "b", gradient=gradient)(adding)
+    general = gradient.call
+    gradient.call = lambda *given: told.append("in full") or general(*given)  # type: ignore
+    call.memory.handed = lambda *inputs, **_: told.append("handed") or inputs[0]
+    return call, told
+
+
+@pytest.mark.parametrize("own", [False, True], ids=["itself", "a forward"])
+def test_what_gradients_are_asked_of_is_repeated_too(own: bool) -> None:
+    forward = launch_cache.launch_cache("a", "b")(twice) if own else None
+    call, told = graded(forward)
+    a, b = ones(4, 5), noted(torch.nn.Parameter(torch.randn(4, 5)))
+    done = []
+    for _ in range(5):
+        done.append(right(call, a, b))
+        (grad,) = torch.autograd.grad(call(a, b).sum(), b)
+        assert torch.equal(grad, a)
+    assert (done[0], done[2:]) == ("launched", ["repeated"] * 3)
+    assert 0 < len(told) < 5 and set(told) == {"in full"}
+    told.clear()
+    assert right(call, a, b) == "repeated" and call(a, b).requires_grad
+    with torch.no_grad():
+        assert not call(a, b).requires_grad
+    assert not call(a, b.detach()).requires_grad
+    other, learning = ones(4, 5), noted(torch.randn(4, 5, requires_grad=True))
+    assert right(call, other, learning) == "repeated" or own
+    assert told in ([], ["in full"])
+
+
+@pytest.mark.parametrize("how", ["mode", "autocast", "vmap", "unaligned", "hook"])
+def test_what_is_repeated_for_gradients_is_seen_where_it_must_be(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call, told = graded()
+    a, b = ones(4, 5), noted(torch.nn.Parameter(torch.randn(4, 5)))
+    for _ in range(4):
+        call(a, b)
+    told.clear()
+    if how == "mode":
+        with Mode():
+            call(a, b)
+    elif how == "autocast":
+        with torch.autocast("cpu", torch.bfloat16):
+            call(a, b)
+    elif how == "vmap":
+        torch.vmap(lambda _: call(a, b), out_dims=None)(torch.ones(2))
+    elif how == "unaligned":
+        shifted = noted(torch.randn(21)[1:].view(4, 5))
+        assert right(call, shifted, b) == "launched"
+    else:
+        calls = SimpleNamespace(calls=[print])
+        monkeypatch.setattr(launch_cache.HOOKS, "launch_enter_hook", calls)
+        assert right(call, a, b) == "launched"
+    asked_in_full = how in ("unaligned", "hook")
+    assert told == ["in full" if asked_in_full else "handed"]
 
 
 def test_in_the_interpreter_nothing_is_remembered(

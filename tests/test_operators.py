@@ -97,6 +97,7 @@ assert outer.inner.first.operator.overload is theirs.default
     in_interpreter(home, "-c", START + code)
 
 
+@pytest.mark.slow
 def test_folders_of_one_name_do_not_call_each_other(home: Path, tmp_path: Path) -> None:
     """Not even those whose kernels are called with the same arguments."""
     made(tmp_path / "second", "acc * 2")
@@ -120,6 +121,7 @@ assert torch.equal(torch.ops.made_3.first(x, w, w[0]), third(x, w, w[0]))
     in_interpreter(home, "-c", START + code)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_was_changed_and_loaded_again(tmp_path: Path) -> None:
     made(tmp_path)
     code = """

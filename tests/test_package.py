@@ -14,6 +14,7 @@ from gemmgen.output.alone import shared_texts
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.run.package import check_package
+from tests.slow import all_but
 
 SPEC = """\
 gemmgen: 1
@@ -62,7 +63,10 @@ def python(home: Path, code: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("order", ORDERS)
+FAST = {"a name", "twice", "a submodule, then the name"}
+
+
+@pytest.mark.parametrize("order", all_but(FAST, ORDERS))
 def test_a_name_is_the_launcher_in_whatever_order(home: Path, order: str) -> None:
     python(home, f"{ORDERS[order]}\n{AFTER}")
 

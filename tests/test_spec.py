@@ -47,6 +47,7 @@ def test_what_is_left_out() -> None:
         "schedule": ("auto",),
         "autotune": None,
         "grad": False,
+        "grad_accumulate": False,
         "module": False,
     }
     assert parse(f"{HEAD}  - {{name: a, op: linear, dtype: bf16}}", "s").targets == (

@@ -4,6 +4,7 @@ The kernel text is run in NumPy with the errors that a GPU's instructions may ha
 """
 
 import ast
+import math
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,7 @@ MEANING = {
     "sqrt": torch.sqrt,
     "rsqrt": torch.rsqrt,
     "ndtr": torch.special.ndtr,
+    "normal_pdf": lambda x: torch.exp(-x.square() / 2) / math.sqrt(2 * math.pi),
     "erf": torch.erf,
     "abs": torch.abs,
     "square": torch.square,

@@ -5,10 +5,12 @@ Of the package `made` in the folder that it runs in, which `test_training` build
 
 import importlib
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import made
 import torch
@@ -16,6 +18,7 @@ from made import both, rectified, stream, up
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -325,6 +328,54 @@ def a_second_derivative_is_an_error_compiled_too() -> None:
     with torch._functorch.config.patch(donated_buffer=False):
         refused(partial(twice, traced(loss)), "does not currently support double")
     refused(partial(twice, traced(loss)), "requires create_graph=False")
+
+
+@case
+def what_the_pass_alone_needs_is_freed_before_products() -> None:
+    """Unless the graph is retained. torch's eager gelu frees it then too."""
+    text: Any = sys.modules["made.up.backward"]
+    run, product = text.GRAD_EPILOGUE.run, text.up_grad_x
+    held: list[StorageWeakRef] = []
+    freed: list[bool] = []
+
+    def passing(given: Any, wanted: Any) -> Any:
+        held.append(StorageWeakRef(given[1].untyped_storage()))
+        return run(given, wanted)
+
+    def multiplying(*given: Any) -> Any:
+        freed.append(held[-1].expired())
+        return product(*given)
+
+    with (
+        patch.object(text.GRAD_EPILOGUE, "run", passing),
+        patch.object(text, "up_grad_x", multiplying),
+    ):
+        result = up(X, W, BIAS)
+        for retained in (True, False):
+            given = result.detach()
+            found = torch.autograd.grad(
+                result, (X, W, BIAS), given, retain_graph=retained
+            )
+            equal(found, gradients(up, (X, W, BIAS)))
+    assert freed == [False, True, True, True], freed
+
+
+@case
+def a_gradient_that_nobody_has_asks_for_none() -> None:
+    class Nothing(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, one: Tensor) -> Tensor:
+            return one.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *_: Any) -> None:
+            return None
+
+    for plan in TRAINED:
+        inputs = drawn(plan)
+        value = Nothing.apply(several(getattr(made, plan.name)(*inputs))[0])
+        found = torch.autograd.grad(value.sum(), tensors(inputs), allow_unused=True)
+        assert all(one is None for one in found), plan.name
 
 
 # -- checkpoints, hooks, shards ------------------------------------------------------

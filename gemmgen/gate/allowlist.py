@@ -30,7 +30,7 @@ _IMPORTS_FROM: _Imports = {
     (0, "triton.experimental"): {("gluon", None)},
 }
 _SHARED = {
-    "gradients.function": {"Gradient", "matrix", "shaped"},
+    "gradients.function": {"Gradient", "main_grad_of", "matrix", "shaped"},
     "operators.elementwise": {"Elementwise"},
     "operators.launcher": {"Checks", "Launches", "launcher", "rows"},
     "device": {

@@ -35,6 +35,7 @@ class Backward:
     `forward` are the statements of the epilogue, one by one. What the backward needs of
     their values is `saved`; `kept` is one of those that the forward has to store beside
     its results. `statements` compute gradients, after what they need is computed again.
+    B's gradient may be added to one that there is, if the backward `accumulates`.
     """
 
     problem: Problem
@@ -43,6 +44,7 @@ class Backward:
     kept: str | None
     again: tuple[Statement, ...]
     derivative: Derivative
+    accumulates: bool = False
 
     @property
     def sum(self) -> str:
@@ -126,8 +128,22 @@ class Backward:
             name for name in (*self.incoming, *self.saved, *operands) if name in used
         )
 
+    @property
+    def needed(self) -> frozenset[str]:
+        """What of a call and its results gradients are computed from."""
+        both = self.problem.contraction.inputs if self.multiplied else ()
+        passed = {*self.read, *self.saved} if self.passed else ()
+        factors = names(self.factor or ZERO)
+        return frozenset({*passed, *(one.name for one in both), *factors})
 
-def backward_of(problem: Problem) -> Backward:
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The operands that are numbers, of what is needed."""
+        numbers = [one.name for one in self.problem.operands if one.is_number]
+        return tuple(name for name in numbers if name in self.needed)
+
+
+def backward_of(problem: Problem, accumulates: bool = False) -> Backward:
     """The plan that saves the least: results, or one value more.
 
     To save a value [M, N] costs a write and a read of it. To compute the product again
@@ -140,10 +156,10 @@ def backward_of(problem: Problem) -> Backward:
     for kept in (None, *more):
         found = _saving(problem, steps, kept)
         if found is not None:
-            return found
+            return replace(found, accumulates=accumulates)
     found = _saving(problem, *_product_kept(problem, statements))
     assert found is not None, "with the product at hand nothing is missing"
-    return found
+    return replace(found, accumulates=accumulates)
 
 
 def _steps(problem: Problem, statements: Sequence[Statement]) -> tuple[Statement, ...]:

@@ -12,6 +12,8 @@ from gemmgen.spec.parse import Dtypes, KernelSpec
 from gemmgen.tables.operations import OPERATIONS, Operation
 
 FORWARD = "forward"
+MAIN_GRAD = "main_grad"
+"""What a gradient is added to: an attribute of its tensor, as in Megatron."""
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,24 @@ def derived_of(spec: KernelSpec, backward: Backward) -> tuple[Derived, ...]:
         found.append(_forward(spec, backward, backward.kept))
     if backward.multiplied:
         found += [_of_lhs(spec, backward), _of_rhs(spec, backward)]
+    if backward.multiplied and backward.accumulates:
+        found.append(_added(spec, backward, found[-1]))
     return tuple(found)
 
 
 def derived_parts(backward: Backward) -> list[str]:
     """What they are called, within the kernel."""
     both = backward.problem.contraction.inputs if backward.multiplied else ()
-    forward = [FORWARD] if backward.kept else []
-    return [*forward, *(gradient_name(one.name) for one in both)]
+    parts = [FORWARD] if backward.kept else []
+    parts += [gradient_name(one.name) for one in both]
+    if backward.multiplied and backward.accumulates:
+        parts.append(added_part(backward))
+    return parts
+
+
+def added_part(backward: Backward) -> str:
+    """What the kernel is called that adds B's gradient to one that there is."""
+    return f"{gradient_name(backward.problem.contraction.first.name)}_added"
 
 
 def part_name(kernel: str, part: str) -> str:
@@ -117,6 +129,22 @@ def _gemm(
     return Derived(mine, part, operation, tuple(dict.fromkeys(names(value))))
 
 
+def _added(spec: KernelSpec, backward: Backward, gradient: Derived) -> Derived:
+    """The kernel of a gradient, which adds it to another: in fp32, or in fp64."""
+    own, part = gradient.spec, f"{gradient.part}_added"
+    total = f"{MAIN_GRAD}_2" if MAIN_GRAD in gradient.operands else MAIN_GRAD
+    text = f"{own.epilogue} + {total}{AXES['m', 'n'].text}"
+    mine = replace(
+        own,
+        name=part_name(spec.name, part),
+        epilogue=text,
+        pieces=(Piece(text, None),),
+        dtype=replace(own.dtype, out=backward.problem.accumulator),
+    )
+    operation = replace(gradient.operation, result=part)
+    return Derived(mine, part, operation, (*gradient.operands, total))
+
+
 def _spec(spec: KernelSpec, part: str, epilogue: str) -> KernelSpec:
     """A kernel's spec with another name and epilogue."""
     return replace(
@@ -125,5 +153,6 @@ def _spec(spec: KernelSpec, part: str, epilogue: str) -> KernelSpec:
         epilogue=epilogue,
         pieces=(Piece(epilogue, None),),
         grad=False,
+        grad_accumulate=False,
         module=False,
     )

@@ -23,7 +23,7 @@ from gemmgen.epilogue.expression import (
 from gemmgen.render.kernel_text import KernelText
 from gemmgen.render.launcher_text import LauncherText
 from gemmgen.schedules import SCHEDULES
-from gemmgen.select.plan import Plan
+from gemmgen.select.plan import SWITCHES, Plan
 from gemmgen.tables.layouts import AXIS_SIZES, Matrix
 from gemmgen.tables.operations import OPERATIONS
 
@@ -67,7 +67,7 @@ class Description:
             "tiles": plan.tiles_text,
             "schedule": plan.schedule,
             "autotune": "runtime" if plan.configs else None,
-            **{key: "true" for key in ("grad", "module") if getattr(plan, key)},
+            **{key: "true" for key in SWITCHES if getattr(plan, key)},
             "targets": f"[{', '.join(plan.targets)}]",
         }
         return {key: value for key, value in pairs.items() if value}

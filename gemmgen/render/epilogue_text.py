@@ -1,8 +1,7 @@
 """The text of an epilogue: what becomes of a tile's sum before it is stored.
 
 One function of the device for all schedules of a kernel, each of which loads operands
-in its own way. The text of its derivative's kernel. And that of the functions that
-epilogues call, of which all kernels share one file.
+in its own way. And the text of its derivative's kernel.
 """
 
 import textwrap
@@ -27,13 +26,7 @@ from gemmgen.problem.tensors import Operand
 from gemmgen.render.parts import EPILOGUE, GRAD_EPILOGUE, shared
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
-from gemmgen.tables.functions import FAST, OPS, Op
-
-_FUNCTION = '''@triton.jit
-def {name}({parameters}):
-    """{doc}"""
-{body}
-'''
+from gemmgen.tables.functions import OPS
 
 
 @dataclass(frozen=True)
@@ -160,7 +153,7 @@ class GradEpilogueText(GradientText):
             for name in self.backward.passed
             for shape in (_STORED[self.axes_of(name)],)
         ]
-        text = f"A tile [BLOCK_M, BLOCK_N] → {', '.join(made)}."
+        text = f"BLOCK_N columns → {', '.join(made)}."
         return "\n    ".join(textwrap.wrap(text, WIDTH - 10))
 
     @property
@@ -198,12 +191,12 @@ class GradEpilogueText(GradientText):
 
     @property
     def loads(self) -> list[str]:
-        """The statements that load what it reads."""
+        """The statements that load a tile of what it reads."""
         whole = AXES["m", "n"].mask
         return [
             line.replace(f"mask={whole}", "mask=mask")
             for one in self.read
-            if one.axes
+            if "m" in one.axes
             for line in one.loads
         ]
 
@@ -226,28 +219,59 @@ class GradEpilogueText(GradientText):
 
     @property
     def stores(self) -> list[tuple[str, list[str]]]:
-        """For each gradient its name, and the statements that store a tile of it."""
+        """For each gradient its name, and what is done with a tile of it."""
         return [
             (gradient_name(name), self._store(name)) for name in self.backward.passed
         ]
 
     def _store(self, name: str) -> list[str]:
-        """A tile of a gradient, or its sum along an axis, in a row of sums."""
-        node = self.backward.gradient(name)
-        value = node.name if isinstance(node, Name) else gradient_name(name)
-        pointer, axes = f"{gradient_name(name)}_ptr", self.axes_of(name)
+        """Store it; or add it to sums of columns; or store sums of its rows."""
+        made, axes = gradient_name(name), self.axes_of(name)
+        value = self._value(name)
         if axes == ("m", "n"):
             dtype = self.dtype_of(name)
             if dtype != self.plan.accumulator:
                 value += f".to(tl.{DTYPES[dtype].triton})"
             place = "offs_m[:, None] * N + offs_n[None, :]"
-            return [f"tl.store({pointer} + {place}, {value}, mask=mask)"]
-        (axis,) = axes
-        other, size = ("m", "N") if axis == "n" else ("n", "M")
+            return [f"tl.store({made}_ptr + {place}, {value}, mask=mask)"]
+        within = f"tl.where(mask, {value}, 0.0)"
+        if axes == ("n",):
+            return [f"{made}_sums += {within}"]
         return [
-            f"sums = tl.sum(tl.where(mask, {value}, 0.0), {'mn'.index(other)})",
-            f"row = {pointer} + tile_{other}.to(INDEX) * {size}",
-            f"tl.store(row + offs_{axis}, sums, mask=mask_{axis})",
+            f"row = {made}_ptr + tile_n.to(INDEX) * M",
+            f"tl.store(row + offs_m, tl.sum({within}, 1), mask=mask_m)",
+        ]
+
+    def _value(self, name: str) -> str:
+        node = self.backward.gradient(name)
+        return node.name if isinstance(node, Name) else gradient_name(name)
+
+    @property
+    def _columns(self) -> list[str]:
+        """The gradients that are sums of columns."""
+        passed = self.backward.passed
+        return [gradient_name(one) for one in passed if self.axes_of(one) == ("n",)]
+
+    @property
+    def before(self) -> list[str]:
+        """What comes before all tiles: loads of columns, zeros for their sums."""
+        loads = [line for one in self.read if one.axes == ("n",) for line in one.loads]
+        dtype = DTYPES[self.plan.accumulator].triton
+        block = f"tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.{dtype})"
+        return [*loads, *(f"{made}_sums = {block}" for made in self._columns)]
+
+    @property
+    def totals(self) -> list[tuple[str, list[str]]]:
+        """For each gradient that is a sum of columns its name, and what stores one."""
+        return [
+            (
+                made,
+                [
+                    f"row = {made}_ptr + tl.program_id(1).to(INDEX) * N",
+                    f"tl.store(row + offs_n, tl.sum({made}_sums, 0), mask=mask_n)",
+                ],
+            )
+            for made in self._columns
         ]
 
     @property
@@ -264,31 +288,10 @@ class GradEpilogueText(GradientText):
 
 _STORED = {
     ("m", "n"): "[M, N]",
-    ("n",): "[tiles along m, N]",
-    ("m",): "[tiles along n, M]",
+    ("n",): "[programs along m, N]",
+    ("m",): "[programs along n, M]",
 }
 
 
 def _mapping(values: dict[str, str]) -> str:
     return "{" + ", ".join(f'"{key}": "{value}"' for key, value in values.items()) + "}"
-
-
-def functions() -> list[str]:
-    """All of them, in the order of the table."""
-    return [_spelled(row) for row in OPS.values() if not row.in_place]
-
-
-def fast() -> list[str]:
-    """The functions of the device that they call."""
-    text = "".join(functions())
-    return [name for name in FAST if name in text]
-
-
-def _spelled(row: Op) -> str:
-    body = "\n".join([*row.steps, f"return {row.triton}"])
-    return _FUNCTION.format(
-        name=row.name,
-        parameters=", ".join(row.parameters),
-        doc=row.doc,
-        body=textwrap.indent(body, "    "),
-    )

@@ -99,10 +99,13 @@ class LauncherText:
     @property
     def gradient(self) -> list[str]:
         """What `Gradient` is told, if the kernel has any."""
-        if self.plan.backward is None:
+        backward = self.plan.backward
+        if backward is None:
             return []
         forward = [part_name(self.plan.name, FORWARD)] if self._keeps else []
-        return [str(len(self.plan.results)), "saves", "backward", *forward]
+        told = [f'"{self.plan.name}"', str(len(self.plan.results))]
+        numbers = [f"numbers={len(backward.numbers)}"] if backward.numbers else []
+        return [*told, "saves", "backward", *forward, *numbers]
 
     @property
     def _keeps(self) -> bool:

@@ -6,6 +6,7 @@ Pure: reads its own templates and nothing else; writes nothing.
 import ast
 import functools
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
 from pathlib import Path
@@ -21,12 +22,7 @@ from gemmgen.base.version import RUNTIME_SOURCES, template_root
 from gemmgen.gate.allowlist import check_module
 from gemmgen.render import parts
 from gemmgen.render.docs import Description
-from gemmgen.render.epilogue_text import (
-    EpilogueText,
-    GradEpilogueText,
-    fast,
-    functions,
-)
+from gemmgen.render.epilogue_text import EpilogueText, GradEpilogueText
 from gemmgen.render.launcher_text import LauncherText
 from gemmgen.render.meanings import NameTaken, clashes, disguised
 from gemmgen.render.origin import fingerprint
@@ -43,7 +39,13 @@ from gemmgen.render.schedule_text import ScheduleText
 from gemmgen.render.table_text import TableText
 from gemmgen.render.training_text import BackwardText, ModuleText
 from gemmgen.select.plan import Plan
+from gemmgen.tables.functions import FAST, OPS, Op
 
+_FUNCTION = '''@triton.jit
+def {name}({parameters}):
+    """{doc}"""
+{body}
+'''
 _KEPT = re.compile(r"(?<=^# fmt: off\n).*?(?=^# fmt: on$)", re.DOTALL | re.MULTILINE)
 _STAND_IN = "...\n"
 BLACK_MODE = black.Mode(target_versions={TargetVersion.PY310}, line_length=WIDTH)
@@ -147,10 +149,21 @@ def shared(file: str) -> str:
     path = RUNTIME_SOURCES / Path(file).relative_to(RUNTIME)
     if path.exists():
         return header.seal(head + path.read_text(encoding="utf-8"))
-    made = _formatted(
-        f"{path.name}.jinja", head=head, functions=functions(), fast=fast()
+    own = [_function(row) for row in OPS.values() if not row.in_place]
+    called = [name for name in FAST if name in "".join(own)]
+    return header.seal(
+        _formatted(f"{path.name}.jinja", head=head, functions=own, fast=called)
     )
-    return header.seal(made)
+
+
+def _function(row: Op) -> str:
+    """A function of epilogues that Triton lacks, for the file that all share."""
+    return _FUNCTION.format(
+        name=row.name,
+        parameters=", ".join(row.parameters),
+        doc=row.doc,
+        body=textwrap.indent("\n".join([*row.steps, f"return {row.triton}"]), "    "),
+    )
 
 
 @functools.cache

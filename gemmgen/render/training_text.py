@@ -9,9 +9,17 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gemmgen.base.names import WIDTH, class_name
+from gemmgen.epilogue.algebra import ZERO
 from gemmgen.epilogue.expression import names
 from gemmgen.epilogue.gradient import gradient_name
-from gemmgen.problem.derived import FORWARD, multiplied_name, part_name
+from gemmgen.problem.derived import (
+    FORWARD,
+    MAIN_GRAD,
+    added_part,
+    derived_parts,
+    multiplied_name,
+    part_name,
+)
 from gemmgen.problem.layer import Layer
 from gemmgen.render.docs import Description, filled
 from gemmgen.render.epilogue_text import GradientText
@@ -21,6 +29,8 @@ from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import Matrix
 from gemmgen.tables.operations import OPERATIONS
+
+_HELPERS = (f"{MAIN_GRAD}_of", "matrix", "shaped")
 
 
 class BackwardText(GradientText):
@@ -46,15 +56,11 @@ class BackwardText(GradientText):
 
     @cached_property
     def used(self) -> list[str]:
-        """What of them is saved."""
+        """What of them is saved: tensors, then numbers."""
         back = self.backward
-        used = {*back.read, *back.saved} if back.passed else set[str]()
-        if back.multiplied:
-            used |= {one.name for one in self.plan.contraction.inputs}
-        if back.factor is not None:
-            used |= set(names(back.factor))
-        used |= {name for name in back.operands if self._reshaped(name)}
-        return [name for name in self.everything if name in used]
+        used = {*back.needed, *filter(self._reshaped, back.operands)}
+        found = [name for name in self.everything if name in used]
+        return sorted(found, key=back.numbers.__contains__)
 
     @property
     def saved(self) -> str:
@@ -75,10 +81,8 @@ class BackwardText(GradientText):
     @property
     def returned(self) -> list[str]:
         """The gradients, None for numbers."""
-        numbers = {one.name for one in self.plan.operands if one.is_number}
-        return [
-            "None" if name in numbers else gradient_name(name) for name in self.inputs
-        ]
+        tensors = {one.name for one in self.plan.inputs}
+        return [gradient_name(one) if one in tensors else "None" for one in self.inputs]
 
     @property
     def nothing(self) -> str:
@@ -88,9 +92,8 @@ class BackwardText(GradientText):
     @property
     def inputs_said(self) -> str:
         """The inputs that have gradients, in words."""
-        *more, last = [
-            one.removeprefix("grad_") for one in self.returned if one != "None"
-        ]
+        made = [one for one in self.returned if one != "None"]
+        *more, last = [one.removeprefix("grad_") for one in made]
         return f"{', '.join(more)} and {last}"
 
     @property
@@ -115,8 +118,8 @@ class BackwardText(GradientText):
     def imports(self) -> list[tuple[str, list[str]]]:
         """What the file takes from those beside it and from what kernels share."""
         text = "\n".join(self.statements)
-        plan, parts = self.plan, self._parts
-        helpers = [name for name in ("matrix", "shaped") if f"{name}(" in text]
+        plan, parts = self.plan, {*derived_parts(self.backward)} - {FORWARD}
+        helpers = [name for name in _HELPERS if f"{name}(" in text]
         found = [(shared(plan, "gradients.function"), helpers)]
         beside = {part: [part_name(plan.name, part)] for part in parts}
         if self.backward.passed:
@@ -128,12 +131,6 @@ class BackwardText(GradientText):
     def libraries(self) -> list[str]:
         """What it imports as a whole."""
         return ["torch"] * ("torch." in "\n".join(self.statements))
-
-    @property
-    def _parts(self) -> list[str]:
-        if not self.backward.multiplied:
-            return []
-        return [gradient_name(one.name) for one in self.plan.contraction.inputs]
 
     @property
     def statements(self) -> list[str]:
@@ -157,6 +154,8 @@ class BackwardText(GradientText):
         read = _tuple([self._flat(name) for name in back.read])
         call = f"{GRAD_EPILOGUE.upper()}.run({read}, {_tuple(wanted)})"
         yield f"{_tuple(made)} = {call}"
+        if back.saved and back.multiplied:  # or a step takes more memory than eager's
+            yield f"{' = '.join(back.saved)} = None  # their memory is for products"
 
     def _products(self) -> Iterator[str]:
         """The gradients of A and B."""
@@ -165,7 +164,7 @@ class BackwardText(GradientText):
             return
         grad = multiplied_name(back)
         grad = self._flat(grad) if back.direct else grad
-        numbers = [] if back.factor is None else list(dict.fromkeys(names(back.factor)))
+        numbers = dict.fromkeys(names(back.factor or ZERO))
         for one, other in ((both.lhs, both.first), (both.first, both.lhs)):
             name = gradient_name(one.name)
             first, second = self._sides(one, other, grad)
@@ -174,7 +173,15 @@ class BackwardText(GradientText):
             if self.leading and "m" in one.axes:
                 call += f".view({one.name}.shape)"
             yield f"if needs_{one.name}:"
-            yield f"    {name} = {call}"
+            if one is not both.first or not back.accumulates:
+                yield f"    {name} = {call}"
+                continue
+            adding = part_name(self.plan.name, added_part(back))
+            yield f"    {MAIN_GRAD} = {MAIN_GRAD}_of({one.name})"
+            yield f"    if {MAIN_GRAD} is None:"
+            yield f"        {name} = {call}"
+            yield "    else:"
+            yield f"        {adding}({passed}, {MAIN_GRAD}, out={MAIN_GRAD})"
 
     def _sides(self, of: Matrix, other: Matrix, grad: str) -> tuple[str, str]:
         """The gradient of the sum and the other matrix, in the order of the product."""
@@ -210,11 +217,6 @@ class BackwardText(GradientText):
             if self._reshaped(name):
                 made = gradient_name(name)
                 yield f"{made} = shaped({made}, {name})"
-
-    @property
-    def forward(self) -> str | None:
-        """The launcher that returns more than the kernel's own, if there is one."""
-        return part_name(self.plan.name, FORWARD) if self.backward.kept else None
 
 
 def _tuple(items: list[str]) -> str:

@@ -190,16 +190,24 @@ class Latest:
         """Know none yet."""
         self.families: tuple[Family, ...] = ()
 
-    def found(self, inputs: Sequence[Any]) -> tuple[Family | None, list[Any]]:
-        """Return the family of such inputs, or None, and `addresses_of` them."""
+    def found(
+        self, inputs: Sequence[Any], learning: bool = False
+    ) -> tuple[Family | None, list[Any]]:
+        """Return the family of such inputs, or None, and `addresses_of` them.
+
+        Only if a gradient is asked of them, or of none of them, as `learning` says.
+        """
+        graded = torch.is_grad_enabled()
         for family in self.families:
+            if (family.learning and graded) is not learning:
+                continue
             if family.alike(*inputs):  # type: ignore[misc]
                 addresses, bits = [], 0
                 for one in inputs:
                     address = one.data_ptr()
                     bits |= address
                     addresses.append(address)
-                if bits % ALIGNED or (family.learning and torch.is_grad_enabled()):
+                if bits % ALIGNED:
                     break
                 return family, addresses
         return None, []

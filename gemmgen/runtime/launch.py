@@ -25,6 +25,8 @@ FUSED = {"enable_fp_fusion": True}
 # By torch's names of types.
 IN_TRITON = dict(TYPE_NAMES.values())
 
+PLAIN = (float, int, type(None))  # that kernels are passed as they are
+
 WORKSPACES: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
 
@@ -159,8 +161,8 @@ class Launch:
 
 
 def addresses_of(arguments: Sequence[Any]) -> list[int | float]:
-    """Return where tensors are; numbers as they are."""
-    return [one if type(one) in (float, int) else one.data_ptr() for one in arguments]
+    """Return where tensors are; numbers, and None, as they are."""
+    return [one if type(one) in PLAIN else one.data_ptr() for one in arguments]
 
 
 def workspace(
@@ -170,7 +172,7 @@ def workspace(
 
     Groups of warps may each have a count of a tile. Launches of one stream follow each
     other and share them; each leaves the counts at zero. A CUDA graph has its own,
-    which every replay zeroes first.
+    which every replay zeroes first; what comes from a pool is not kept either.
     """
     words = tiles * parts * tile.m * tile.n if parts > 1 else 1
     counts = tiles * cdiv(tile.warps, 4)
@@ -180,8 +182,24 @@ def workspace(
     found = WORKSPACES.get((device.index, stream.cuda_stream))
     if found is None or found[0].numel() < words or found[1].numel() < counts:
         found = new_workspace(device, words, max(counts, 1024))
-        WORKSPACES[device.index, stream.cuda_stream] = found
+        if not any(map(pooled, found)):
+            WORKSPACES[device.index, stream.cuda_stream] = found
     return found
+
+
+def pooled(tensor: torch.Tensor) -> bool:
+    """Return whether memory is of a pool that torch was told to take it from.
+
+    As while torch.compile warms up for a CUDA graph, which has to get it back.
+    """
+    if torch.cuda.get_allocator_backend() != "native":
+        return False  # others tell of no pools
+    address = tensor.data_ptr()
+    return any(
+        one["segment_pool_id"] != (0, 0)
+        for one in torch.cuda.memory_snapshot()
+        if one["address"] <= address < one["address"] + one["total_size"]
+    )
 
 
 def new_workspace(

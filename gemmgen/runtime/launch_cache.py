@@ -174,6 +174,10 @@ class Memory:
 
     def otherwise(self, inputs: Sequence[Any], out: Any, seen: Any) -> Any:
         """Make a call of none of the latest families; `seen`, if torch may be told."""
+        graded = seen and out is None and torch.is_grad_enabled()
+        gradient = self.gradient if graded else None
+        if gradient and (learned := self.learned(gradient.forward, inputs)):
+            return gradient.repeat(learned, inputs)
         try:
             key, addresses = looked_at(inputs, out)
         except (AttributeError, OverflowError, RuntimeError, TypeError):
@@ -190,6 +194,17 @@ class Memory:
         if not harmless(repeat.overlaps, addresses):
             return self.launcher(*inputs, out=out)
         return repeat.launch(addresses, out)
+
+    def learned(self, forward: Any, inputs: Sequence[Any]) -> Any:
+        """Return what repeats a call that gradients alone are asked of, if known."""
+        latest = forward.memory.latest if forward else self.latest
+        family, addresses = latest.found(inputs, learning=True)
+        if family is None or family.device != current_device() or hooked():
+            return None
+        if moded() or autocast() or transformed():
+            return None
+        again = family.repeats.get(family.leading(inputs))
+        return again and (lambda *_: again(addresses))
 
     def made(self, key: tuple, addresses: list, inputs: Any) -> Any:
         """Call the launcher, or do what its family tells, and remember what it did.
@@ -238,8 +253,7 @@ class Memory:
             key, _ = looked_at(inputs)
         except (AttributeError, OverflowError, RuntimeError, TypeError):
             return []  # such calls are never remembered
-        like, _ = but_for_rows(key, inputs, self.by_row)
-        family = self.families.get(like)
+        family = self.families.get(but_for_rows(key, inputs, self.by_row)[0])
         return warm_up(call, family, inputs) if family else []
 
     def given(self, key: tuple, inputs: Any, out: Any) -> Any:

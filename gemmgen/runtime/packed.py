@@ -38,6 +38,8 @@ def kind(launch: Launch) -> tuple:
     for one in launch.tensors:
         if isinstance(one, Block):
             key += (one.matrix.dtype, *one[1:])
+        elif one is None:
+            key.append(None)
         elif type(one) is not float:
             key += (one.dtype, one.data_ptr() & 15 == 0)
     scalars = launch.scalars

@@ -45,8 +45,11 @@ Replay = Callable[[list[int | float]], None]
 COMPILED: dict[tuple, Compiled] = {}  # by `kind`
 
 
-def run(launch: Launch) -> None:
-    """Launch a kernel: directly if it is compiled, else through Triton's entry."""
+def run(launch: Launch) -> Compiled | None:
+    """Launch a kernel: directly if it is compiled, else through Triton's entry.
+
+    Returns what does so again, if that may be.
+    """
     found = None
     with on_device(launch.device):
         if INTERPRETED or launch.tile is None:
@@ -55,6 +58,7 @@ def run(launch: Launch) -> None:
             found = direct(launch)
     if RECORD.launches is not None:
         RECORD.launches.append((launch, found))
+    return found
 
 
 def direct(launch: Launch) -> Compiled | None:

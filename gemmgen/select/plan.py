@@ -33,6 +33,9 @@ from gemmgen.tables.operations import OPERATIONS
 from gemmgen.tables.scalings import SCALINGS
 from gemmgen.yaml.reader import file_bytes
 
+SWITCHES = ("grad", "grad_accumulate", "module")
+"""The keys of an entry that are true or left out, which a `Plan` has too."""
+
 
 @dataclass(frozen=True)
 class Plan(Problem):
@@ -51,6 +54,7 @@ class Plan(Problem):
     chosen_by: str
     default_result: str = ""
     grad: bool = False
+    grad_accumulate: bool = False
     module: bool = False
     parent: str = ""
     part: str = ""
@@ -63,7 +67,7 @@ class Plan(Problem):
     @cached_property
     def backward(self) -> Backward | None:
         """How its gradients are computed, if the spec asks for them."""
-        return backward_of(self) if self.grad else None
+        return backward_of(self, self.grad_accumulate) if self.grad else None
 
     @cached_property
     def rows(self) -> tuple[Row, ...]:
@@ -217,6 +221,7 @@ class _Planner:
             tiles_text=tiles_text(spec),
             chosen_by=self.chosen_by(kind),
             grad=spec.grad,
+            grad_accumulate=spec.grad_accumulate,
             module=spec.module,
             default_result=operation.result,
         )

@@ -60,6 +60,7 @@ class KernelSpec:
     schedule: tuple[str, ...]
     autotune: str | None
     grad: bool
+    grad_accumulate: bool
     module: bool
     draft: Draft = field(repr=False, compare=False)
     pieces: tuple[Piece, ...] = field(repr=False, compare=False)
@@ -202,6 +203,8 @@ def _about_grad(draft: Draft) -> Iterator[tuple[Path, str]]:
         inputs = _dtypes(draft).a
         if DTYPES[inputs].scaled:
             yield ("grad",), not_built(f"grad: true with {inputs} inputs")
+    elif _given(draft, "grad_accumulate"):
+        yield ("grad_accumulate",), "grad_accumulate needs grad: true"
 
 
 def _about_tile(draft: Draft, index: int, tile: Tile) -> Iterator[tuple[Path, str]]:
@@ -228,10 +231,9 @@ def _dtype_names(draft: Draft) -> list[tuple[Path, str]]:
 
 
 def _tiles(draft: Draft) -> tuple[Tile, ...]:
-    value = _given(draft, "tiles")
-    if value is None or value == AUTO:
-        return ()
-    return (value,) if isinstance(value, Tile) else tuple(value)
+    value = _given(draft, "tiles") or AUTO
+    one = (value,) if isinstance(value, Tile) else tuple(value)
+    return () if value == AUTO else one
 
 
 def _schedule(draft: Draft) -> tuple[str, ...]:
@@ -245,9 +247,8 @@ def _scaling(draft: Draft) -> str:
 
 def _outputs(draft: Draft) -> tuple[tuple[str, str | None], ...]:
     value = _given(draft, "outputs") or ()
-    if isinstance(value, Mapping):
-        return tuple(value.items())
-    return tuple((name, None) for name in value)
+    own = value if isinstance(value, Mapping) else dict.fromkeys(value)
+    return tuple(own.items())
 
 
 def _dtypes(draft: Draft) -> Dtypes:
@@ -270,9 +271,9 @@ def _kernel(draft: Draft, mistakes: Mistakes) -> KernelSpec:
     complaints = list(_complaints(draft))
     for path, message in complaints:
         mistakes.add(_within(draft, path).location, message)
-    refused = {str(path[0]) for path, _ in complaints if path}
+    refused = {"op", "dtype"} - draft.settings.keys()
+    refused |= {str(path[0]) for path, _ in complaints if path}
     refused |= {key for key, one in draft.settings.items() if one.value is UNKNOWN}
-    refused |= {"op", "dtype"} - draft.settings.keys()
     op = _given(draft, "op") or next(iter(OPERATIONS))
     pieces = _epilogue(draft, OPERATIONS[op].epilogue)
     layout = OPERATIONS[op].layout or _given(draft, "layout")
@@ -291,6 +292,7 @@ def _kernel(draft: Draft, mistakes: Mistakes) -> KernelSpec:
         schedule=_schedule(draft),
         autotune=_given(draft, "autotune"),
         grad=_given(draft, "grad") or False,
+        grad_accumulate=_given(draft, "grad_accumulate") or False,
         module=_given(draft, "module") or False,
         draft=draft,
         pieces=pieces,

@@ -7,14 +7,7 @@ for `spec.py` and `plan.py`.
 from functools import partial
 from typing import Annotated, Any, TypeAlias, get_type_hints
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    create_model,
-)
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, create_model
 from pydantic.json_schema import GenerateJsonSchema
 
 from gemmgen.epilogue.shorthand import STEPS
@@ -200,6 +193,9 @@ class Settings(Model):
     )
     grad: Annotated[bool, Flag("grad")] = _key(
         "Generate the backward too: gradients of all tensors.", True
+    )
+    grad_accumulate: Annotated[bool, Flag("grad_accumulate")] = _key(
+        "Add a weight's gradient to its main_grad, if it has one.", True
     )
     module: Annotated[bool, Flag("module")] = _key(
         "Generate an nn.Module too, with the parameters of nn.Linear.", True

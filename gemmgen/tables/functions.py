@@ -85,8 +85,7 @@ OPS: dict[str, Op] = {
             "relu", ("x",), "max(x, 0); NaN stays NaN.",
             f"tl.maximum(x, 0.0, {NAN})",
             lambda torch, x: torch.relu(x), lipschitz(1.0), NONE,
-            instructions=1,
-            partials=("where(x <= 0, 0, 1)",),
+            instructions=1, partials=("where(x <= 0, 0, 1)",),
             of_result="where(f <= 0, 0, 1)",
         ),
         Op(
@@ -109,7 +108,7 @@ OPS: dict[str, Op] = {
             lambda torch, x: torch.nn.functional.gelu(x), lipschitz(1.13),
             beside_argument(10.0),
             instructions=23,
-            partials=("ndtr(x) + 0.3989422804014327 * x * exp(-0.5 * x * x)",),
+            partials=("ndtr(x) + x * normal_pdf(x)",),  # of one exponential
         ),
         Op(
             "gelu_tanh", ("x",), "The tanh approximation of gelu, as x * sigmoid(2 u).",
@@ -134,16 +133,14 @@ OPS: dict[str, Op] = {
             lambda torch, x: torch.nn.functional.silu(x), lipschitz(1.1),
             # Where exp(-x) is beyond 2^126, up to 89 * 2^-126 is lost.
             through_small_exp(16.0, 2.0, lost=2.0**-95),
-            instructions=11,
-            partials=("sigmoid(x) * (1 + x * sigmoid(-x))",),
+            instructions=11, partials=("sigmoid(x) * (1 + x * sigmoid(-x))",),
         ),
         Op(
             "sigmoid", ("x",), "1 / (1 + exp(-x)).",
             "fast_divide(1.0, 1.0 + fast_exp2(-1.4426950408889634 * x))",
             lambda torch, x: torch.sigmoid(x), lipschitz(0.25),
             through_small_exp(16.0, 2.0, lost=2.0**-101),
-            instructions=11,
-            partials=("f * (1 - f)",),
+            instructions=11, partials=("f * (1 - f)",),
         ),
         Op(
             "tanh", ("x",), "Hyperbolic tangent; a Padé quotient where it is small.",
@@ -157,8 +154,7 @@ OPS: dict[str, Op] = {
                 "e = fast_exp2(2.885390081777927 * x)",
                 "large = 1.0 - fast_divide(2.0, 1.0 + e)",
             ),
-            instructions=33,
-            partials=("1 - f * f",),
+            instructions=33, partials=("1 - f * f",),
         ),
         Op(
             "exp", ("x",), "e to the power x.",
@@ -169,8 +165,7 @@ OPS: dict[str, Op] = {
                 lambda torch, x, dx: torch.exp(x) * torch.expm1(dx),
             ),
             through_exp(8.0, 2.0),
-            instructions=8,
-            partials=("f",),
+            instructions=8, partials=("f",),
         ),
         Op(
             "log", ("x",), "Natural logarithm.",
@@ -180,8 +175,7 @@ OPS: dict[str, Op] = {
                 "-log(1 - e / x)", lambda torch, x, dx: -torch.log1p(-dx / x)
             ),
             beside_one(4.0),
-            instructions=26,
-            partials=("1 / x",),
+            instructions=26, partials=("1 / x",),
         ),
         Op(
             "sqrt", ("x",), "Square root.",
@@ -189,8 +183,7 @@ OPS: dict[str, Op] = {
             lambda torch, x: torch.sqrt(x),
             where_positive("e / sqrt(x)", lambda torch, x, dx: dx / x.sqrt()),
             relative(4.0),
-            instructions=4,
-            partials=("0.5 / f",),
+            instructions=4, partials=("0.5 / f",),
         ),
         Op(
             "rsqrt", ("x",), "1 / sqrt(x).",
@@ -201,8 +194,7 @@ OPS: dict[str, Op] = {
                 lambda torch, x, dx: (x - dx).rsqrt() - x.rsqrt(),
             ),
             relative(6.0),
-            instructions=4,
-            partials=("-0.5 * f / x",),
+            instructions=4, partials=("-0.5 * f / x",),
             of_result="-0.5 * f * f * f",
         ),
         Op(
@@ -211,8 +203,16 @@ OPS: dict[str, Op] = {
             # 2 ulp of the quotient t, 2.6 times as many of t q(t), and 2 of the power.
             lambda torch, x: torch.special.ndtr(x), lipschitz(0.4),
             beside_one(10.0),
-            instructions=22,
-            partials=("0.3989422804014327 * exp(-0.5 * x * x)",),
+            instructions=22, partials=("normal_pdf(x)",),
+        ),
+        Op(
+            "normal_pdf", ("x",), "The density of the normal distribution.",
+            "0.3989422804014327 * fast_exp2(-0.7213475204444817 * x * x)",
+            lambda torch, x: torch.exp(-x * x / 2) / 2.5066282746310002,
+            # 2 ulp of the power and 3 roundings of its exponent: less than 3 together.
+            lipschitz(0.25), beside_one(4.0),
+            instructions=8,
+            partials=("-x * f",),
         ),
         Op(
             "erf", ("x",), "Error function.",

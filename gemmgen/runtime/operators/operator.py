@@ -112,13 +112,13 @@ class Operator(Entry):
         forward = self.gradient.forward
         entered = self if forward is None else forward.operator
         if not transformed():
-            return self.gradient.apply(self.kernel, entered.overload, inputs)
+            return self.gradient.apply(entered.overload, inputs)
 
         def lower(*inputs: Any) -> Any:
             with torch.enable_grad():  # which other levels may ask for
                 return entered.below(keys, *inputs)
 
-        return self.gradient.apply(self.kernel, lower, inputs)
+        return self.gradient.apply(lower, inputs)
 
     @cached_property
     def asked(self) -> Mapping[str, tuple[Sequence, torch.dtype]]:

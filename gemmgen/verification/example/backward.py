@@ -7,6 +7,7 @@ how that lies in memory. Memory that is not written shows as NaN.
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -14,6 +15,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 
+from gemmgen.problem.tensors import Result
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import Case, numbers
 from gemmgen.verification.cases.views import VIEWS, framed_input
@@ -26,6 +28,7 @@ from gemmgen.verification.example.one_example import (
     bits,
     framed_inputs,
 )
+from gemmgen.verification.oracle.bounded import ARITHMETIC, binary, exactly
 from gemmgen.verification.oracle.comparison import accepted, in_bounds
 from gemmgen.verification.oracle.gradients import gradients, result_of
 from gemmgen.verification.oracle.reference import torch_dtype
@@ -34,19 +37,31 @@ _FORMS = ("expanded", *VIEWS)
 """How the gradient of a result lies in memory: as `sum` makes it, or as any input."""
 
 
+_MAIN_FORMS = ("contiguous", "padded", "transposed", "misaligned")
+"""The same of what a gradient is added to, which no two elements may share."""
+
 SMALLEST = (16, 16, 16)
 """The sides of a tile whose edges small cases meet."""
+_RANGES = 2
+"""Into how many the rows of a small case are cut, so that each has several tiles."""
 
 
 @contextmanager
 def small_passes(module: ModuleType, on_gpu: bool) -> Iterator[None]:
-    """With passes over matrices in small tiles, so that a case has several of them.
+    """With passes over matrices in small tiles, so that a program has several of them.
 
-    A GPU keeps their own: there a case is as large as it takes.
+    A GPU keeps their sides: there a case is as large as it takes.
     """
     passes = subject.runtime(module, "operators.elementwise")
-    m, n = (passes.BLOCK_M, passes.BLOCK_N) if on_gpu else SMALLEST[:2]
-    with patch.multiple(passes, BLOCK_M=m, BLOCK_N=n):
+    tile, grid = passes.TILE, passes.grid
+    if not on_gpu:
+        tile = tile._replace(m=SMALLEST[0], n=SMALLEST[1])
+
+    def few(*given: Any) -> tuple[int, int]:
+        columns, ranges = grid(*given)
+        return columns, min(ranges, _RANGES)
+
+    with patch.multiple(passes, TILE=tile, grid=few):
         yield
 
 
@@ -67,16 +82,9 @@ def run_backward(plan: Plan, launcher: Any, case: Case, device: torch.device) ->
     learning = [name for name in tensors if draw.random() < 0.6] or [*tensors]
     for name in learning:
         tensors[name].requires_grad_()
+    before_main = _main_grads(plan, case, tensors, draw)
     call = Call(tensors, dict(zip(numbers(plan), case.numbers, strict=True)), None)
-    with poisoned():
-        results = call.of(plan, launcher)
-        given = _incoming(plan, case, results, draw)
-        found = torch.autograd.grad(
-            [results[at] for at in given],
-            [tensors[name] for name in learning],
-            list(given.values()),
-            allow_unused=True,
-        )
+    results, given, found = _taken(plan, launcher, call, case, learning, draw)
     for name, one in framed.items():
         if not bool((bits(one.buffer) == bits(before[name])).all()):
             raise Wrong(f"the backward writes into {name}")
@@ -89,8 +97,16 @@ def run_backward(plan: Plan, launcher: Any, case: Case, device: torch.device) ->
     )
     wanted = gradients(plan, as_matrices(plan, plain), grads)
     made = dict(zip(learning, found, strict=True))
+    kinds = {name: result_of(plan, name) for name in learning}
+    for name, main in before_main.items():
+        if made[name] is not None:
+            raise Wrong(f"the gradient of {name} is returned beside its main_grad")
+        made[name] = tensors[name].main_grad
+        kinds[name] = replace(kinds[name], dtype=plan.accumulator)
+        exact = exactly(_as_wanted(plan, name, main, plain).double())
+        wanted[name] = binary("+", wanted[name], exact, ARITHMETIC[plan.accumulator])
     return max(
-        _judged(plan, name, wanted.get(name), made[name], tensors[name], plain)
+        _judged(plan, kinds[name], wanted.get(name), made[name], tensors[name], plain)
         for name in learning
     )
 
@@ -104,6 +120,27 @@ def poisoned() -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
+
+
+def _taken(
+    plan: Plan,
+    launcher: Any,
+    call: Call,
+    case: Case,
+    learning: list[str],
+    draw: random.Random,
+) -> tuple[list[Tensor], dict[int, Tensor], tuple[Tensor | None, ...]]:
+    """The results of a call, gradients of some of them, those of what learns."""
+    with poisoned():
+        results = call.of(plan, launcher)
+        given = _incoming(plan, case, results, draw)
+        found = torch.autograd.grad(
+            [results[at] for at in given],
+            [call.tensors[name] for name in learning],
+            list(given.values()),
+            allow_unused=True,
+        )
+    return results, given, found
 
 
 def _incoming(
@@ -129,20 +166,44 @@ def _incoming(
     return made
 
 
+def _main_grads(
+    plan: Plan, case: Case, tensors: dict[str, Tensor], draw: random.Random
+) -> dict[str, Tensor]:
+    """What B's gradient is to be added to, by B's name: nothing, or its `main_grad`."""
+    name = plan.contraction.first.name
+    able = plan.grad_accumulate and plan.backward and plan.backward.multiplied
+    if not able or not tensors[name].requires_grad or draw.random() < 0.3:
+        return {}
+    source = torch.Generator().manual_seed(case.seed)
+
+    def fill(size: tuple[int, ...]) -> Tensor:
+        return torch.randn(size, generator=source).double()
+
+    view, dtype = VIEWS[draw.choice(_MAIN_FORMS)], torch_dtype(plan.accumulator)
+    main = framed_input(view, tuple(tensors[name].shape), dtype, fill).view
+    main = main.to(tensors[name].device)
+    tensors[name].main_grad = main
+    return {name: main.clone()}
+
+
 def _judged(
-    plan: Plan, name: str, want: Any, got: Tensor | None, tensor: Tensor, call: Call
+    plan: Plan,
+    result: Result,
+    want: Any,
+    got: Tensor | None,
+    tensor: Tensor,
+    call: Call,
 ) -> float:
+    name, dtype = result.value, torch_dtype(result.dtype)
     if want is None or got is None:
         if (want is None) != (got is None):
             raise Wrong(f"the gradient of {name} is {'missing' if want else 'made up'}")
         return 0.0
-    if got.shape != tensor.shape or got.dtype != tensor.dtype:
+    if got.shape != tensor.shape or got.dtype != dtype:
         raise Wrong(f"the gradient of {name} is {got.dtype} {tuple(got.shape)}")
     if not got.numel():
         return 0.0
-    result = result_of(plan, name)
-    laid = Call({**call.tensors, name: got.detach()}, call.numbers, None)
-    found = _as_wanted(plan, name, laid).double()
+    found = _as_wanted(plan, name, got.detach(), call).double()
     wrong = ~accepted(plan, result, want, found)
     if wrong.any():
         index = tuple(int(one) for one in wrong.nonzero()[0])
@@ -156,9 +217,10 @@ def _judged(
     return float(torch.where(size.isfinite(), size, 0.0).max())
 
 
-def _as_wanted(plan: Plan, name: str, call: Call) -> Tensor:
+def _as_wanted(plan: Plan, name: str, grad: Tensor, call: Call) -> Tensor:
     """A gradient as the oracle has it: [M, K], [K, N], or along an operand's axes."""
-    inputs, both = as_matrices(plan, call), plan.contraction
+    laid = Call({**call.tensors, name: grad}, call.numbers, None)
+    inputs, both = as_matrices(plan, laid), plan.contraction
     if name == both.lhs.name:
         return inputs.lhs
     if name == both.first.name:

@@ -21,6 +21,7 @@ def gradient_families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     yield "sums of a tile lost", _same_row
     yield "sides of a product swapped", _swapped_sides(plan)
     yield "needs ignored", _never_needed
+    yield "not added to what there is", _not_added
 
 
 def _gradient(node: ast.AST) -> ast.Assign | None:
@@ -80,17 +81,17 @@ def _another_value(plan: Plan) -> Edit:
 
 
 def _not_summed(node: ast.AST) -> ast.AST | None:
-    """A row of a tile for the sum of all."""
+    """A tile, or a row or column of one, for the sum of all."""
+    if isinstance(node, ast.AugAssign) and ast.unparse(node.target).endswith("_sums"):
+        return ast.copy_location(ast.Assign([node.target], node.value), node)
     call = call_of(node, "tl.sum")
-    if call is None or not isinstance(call.args[0], ast.Call):
+    if call is None:
         return None
-    new, inner = copy.copy(call), copy.copy(call.args[0])
-    first = ast.parse("mask & (offs_m == tile_m * BLOCK_M)[:, None]", mode="eval").body
-    if ast.unparse(call.args[1]) == "1":
-        text = "mask & (offs_n == tile_n * BLOCK_N)[None, :]"
-        first = ast.parse(text, mode="eval").body
-    inner.args = [first, *inner.args[1:]]
-    new.args = [inner, *call.args[1:]]
+    new, (added, axis) = copy.copy(call), call.args
+    along_n = ast.unparse(axis) == "1"
+    block, side = ("BLOCK_N", "[None, :]") if along_n else ("BLOCK_M", "[:, None]")
+    text = f"tl.where((tl.arange(0, {block}) == 0){side}, {ast.unparse(added)}, 0.0)"
+    new.args = [ast.parse(text, mode="eval").body, axis]
     return ast.fix_missing_locations(new)
 
 
@@ -115,6 +116,7 @@ def _same_row(node: ast.AST) -> ast.AST | None:
 def _swapped_sides(plan: Plan) -> Edit:
     """A product of the gradient with its sides the other way round."""
     names = [f"{plan.name}_grad_{one.name}" for one in plan.contraction.inputs]
+    names += [f"{name}_added" for name in names]
 
     def edit(node: ast.AST) -> ast.AST | None:
         call = call_of(node, *names)
@@ -135,3 +137,15 @@ def _never_needed(node: ast.AST) -> ast.AST | None:
         new.test = ast.Constant(False)
         return new
     return None
+
+
+def _not_added(node: ast.AST) -> ast.AST | None:
+    """A gradient that is added to another in vain: the sum goes nowhere."""
+    if not isinstance(node, ast.Call) or not node.keywords:
+        return None
+    kept = [one for one in node.keywords if ast.unparse(one) != "out=main_grad"]
+    if len(kept) == len(node.keywords):
+        return None
+    new = copy.copy(node)
+    new.keywords = kept
+    return new

@@ -18,6 +18,7 @@ import triton
 from triton.runtime._allocation import set_profile_allocator
 
 from gemmgen.render.parts import RUNTIME
+from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import numbers
 from gemmgen.verification.example import subject
@@ -83,6 +84,11 @@ class Bench:
         return Facts(numbers=(1.0,) * len(numbers(self.plan)))
 
     @cached_property
+    def own(self) -> list[ModuleType]:
+        """The launcher's module and the others of its kernel."""
+        return subject.parts(self.plan, self.module)
+
+    @cached_property
     def shared(self) -> list[ModuleType]:
         """The modules that the folder's launchers share."""
         return shared_by(self.module)
@@ -96,6 +102,13 @@ class Bench:
         return subject.remembering(self.module, launcher)
 
     @property
+    def parted(self) -> list[Any]:
+        """A tile whose K comes in parts, read by pointers, if there is one."""
+        tiles = getattr(self.module, "TILES", ())
+        kinds = [(one, SCHEDULES[one.schedule]) for one in tiles]
+        return [one for one, kind in kinds if kind.splits and not kind.described][:1]
+
+    @property
     def plain(self) -> Callable[..., Any]:
         """The launcher that remembers nothing."""
         return getattr(self.module, self.plan.name).__wrapped__  # type: ignore[no-any-return]
@@ -105,7 +118,7 @@ class Bench:
 
         Kernels ask for bytes of `scratch`, and of it for profiling.
         """
-        modules = [*subject.parts(self.plan, self.module), *self.shared]
+        modules = [*self.own, *self.shared]
         for name, value in (x for one in modules for x in vars(one).items()):
             if anew and hasattr(value, "cache_clear"):
                 value.cache_clear()
@@ -143,7 +156,7 @@ class Bench:
     def judge(self, facts: Facts, call: Call, made: Made, alive: list[Any]) -> None:
         """Compare what became of a call with what it comes to afresh."""
         try:
-            with unknowing(self.module):
+            with unknowing(self.shared):
                 fresh = self.perform(self.plain, facts, call)
             for one in (made, fresh):
                 self.check_one(facts, call, one, alive)
@@ -252,10 +265,10 @@ def shared_by(module: ModuleType) -> list[ModuleType]:
 
 
 @contextmanager
-def unknowing(module: ModuleType) -> Iterator[None]:
-    """Without any kernel that is known to be compiled but to Triton."""
+def unknowing(shared: Sequence[ModuleType]) -> Iterator[None]:
+    """Without any kernel that these modules know to be compiled."""
     known = [
-        value for one in shared_by(module) for name, value in vars(one).items()
+        value for one in shared for name, value in vars(one).items()
         if name in _COMPILED
     ]  # fmt: skip
     before = [dict(one) for one in known]

@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 import torch
 
-from gemmgen.schedules import SCHEDULES
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.launches.habits import direct
@@ -230,9 +229,7 @@ def _makes_room(bench: Bench) -> None:
     for rows, n in ((64, 64), (4096, 4096), (64, 64), (4096, 4096)):
         facts = replace(bench.usual, rows=(rows,), n=n)
         bench.check(facts, bench.call(facts), [])
-    tiles = getattr(bench.module, "TILES", ())
-    parted = [one for one in tiles if SCHEDULES[one.schedule].splits]
-    for row in [one for one in parted if not SCHEDULES[one.schedule].described][:1]:
+    for row in bench.parted:
         large = row._replace(m=64, n=64, split_k=64)
         small = row._replace(m=16, n=16, split_k=2)
         for tile, n in ((large, 512), (small, 1024)):

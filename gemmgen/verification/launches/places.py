@@ -1,10 +1,14 @@
-"""Where results may lie: beside an input as close as can be, never in it."""
+"""Where memory lies: results beside inputs but not in them, workspaces in no pool."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
+import torch
+
+from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.launches.calls import Call
@@ -14,10 +18,18 @@ _M, _N = 5, 24
 _K = _N
 _PAD = 8
 """Elements between rows of one of the inputs."""
+_POOLS = (
+    ("native", (0, 1), False), ("native", (0, 0), True), ("other", (0, 1), True),
+)  # fmt: skip
+"""Allocators, pools that memory is of, and whether a workspace stays there."""
 
 
 def places(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Every place for the first result, by name; none where types differ."""
+    """Every place of a workspace and of the first result, by name.
+
+    None of that where its type is not A's.
+    """
+    yield "a workspace in a pool", partial(_pooled, bench)
     plan = bench.plan
     if plan.contraction.lhs.transposed or plan.results[0].dtype != plan.dtype:
         return
@@ -25,6 +37,31 @@ def places(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         yield f"a result {name}", partial(_placed, bench, name, a, out, fine)
     yield "a result of no rows, in the weights", partial(_empty, bench)
     yield "a result of one row in an operand's place", partial(_in_place, bench)
+
+
+def _pooled(bench: Bench) -> None:
+    """No workspace stays in a pool of memory, which a graph has to get back whole.
+
+    Of some allocators nobody knows, for they tell of no pools.
+    """
+    kept = subject.runtime(bench.module, "launch").WORKSPACES
+    everywhere = {"address": 0, "total_size": 2**63}
+    elsewhere = {"address": 0, "total_size": 1, "segment_pool_id": (0, 2)}
+    for row in bench.parted:
+        for backend, pool, stays in _POOLS:
+            bench.renew()
+            told = [elsewhere, {**everywhere, "segment_pool_id": pool}]
+            with (
+                bench.only(row._replace(split_k=2)),
+                patch.object(
+                    torch.cuda, "get_allocator_backend", partial(str, backend)
+                ),
+                patch.object(torch.cuda, "memory_snapshot", partial(list, told)),
+            ):
+                call = bench.call(bench.usual)
+                made = bench.perform(bench.launcher, bench.usual, call)
+            if made.refused or bool(kept) != stays:
+                raise Wrong(f"{len(kept)} workspaces of pool {pool} are kept")
 
 
 View = tuple[tuple[int, int], tuple[int, int], int]

@@ -16,7 +16,7 @@ from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import numbers
 from gemmgen.verification.example import one_example, subject
 from gemmgen.verification.example.one_example import Wrong, bits
-from gemmgen.verification.launches.bench import Made, several, unknowing
+from gemmgen.verification.launches.bench import Made, several, shared_by, unknowing
 from gemmgen.verification.launches.calls import Call, Facts, call_of
 from gemmgen.verification.launches.oracle import check_returned
 from gemmgen.verification.oracle.comparison import Block
@@ -83,7 +83,7 @@ class RealBench:
         found = [] if made.refused else [one.clone() for one in several(made.returned)]
         for tensor, storage in kept:
             tensor.untyped_storage().copy_(storage)
-        with unknowing(self.module):
+        with unknowing(shared_by(self.module)):
             fresh = self.perform(self.plain, facts, call)
         try:
             self.compare(facts, call, made, fresh, found)

@@ -92,12 +92,11 @@ def mutated(
     """A module with each edit made once wherever it applies in `wanted` statements."""
     body = ast.parse(source).body
     texts = [ast.unparse(statement) for statement in body]
+    nodes = [list(_nodes(one)) if wanted(one) else [] for one in body]
     seen = {_joined(texts)}
     for family, edit in edits:
         for at, statement in enumerate(body):
-            if not wanted(statement):
-                continue
-            for place in range(_places(statement, edit)):
+            for place in range(sum(edit(node) is not None for node in nodes[at])):
                 changed, node, line = _edited(statement, edit, place)
                 text = _joined([*texts[:at], changed, *texts[at + 1 :]])
                 if text not in seen:
@@ -141,10 +140,6 @@ def _same_in_whole_lines(family: str, schedule: str | None) -> str | None:
     """Why a K loop may end an element early where rows are described."""
     described = schedule is not None and SCHEDULES[schedule].described
     return _WHOLE_LINES if described and family == "last of K lost" else None
-
-
-def _places(statement: ast.stmt, edit: Edit) -> int:
-    return sum(edit(node) is not None for node in _nodes(statement))
 
 
 def _nodes(tree: ast.AST) -> Iterator[ast.AST]:

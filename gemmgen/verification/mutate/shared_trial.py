@@ -163,6 +163,7 @@ kernels:
     tiles: {m: 32, n: 32, k: 32}
     epilogue: alpha[] * gelu(acc + bias[n]) * scale[m] + residual[m, n]
     grad: true
+    grad_accumulate: true
     module: true
 """
 """A kernel with a backward, which uses all that such kernels share."""

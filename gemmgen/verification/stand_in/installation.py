@@ -61,6 +61,8 @@ def _pose_as_torch(driver: Driver) -> None:
         )
     )
     cuda.synchronize = lambda *_: driver.wait()
+    cuda.get_allocator_backend = lambda: "native"
+    cuda.memory_snapshot = list  # of a GPU that has no pools
     torch._C._cuda_getDevice = driver.get_current_device
     torch._C._cuda_getCurrentRawStream = driver.get_current_stream
     guards: Any = torch._C._dynamo.guards

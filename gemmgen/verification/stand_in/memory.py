@@ -76,6 +76,23 @@ class Memory:
         """Note that nobody has a tensor there any more."""
         del self.taken[address]
 
+    def zero(self, tensor: torch.Tensor) -> None:
+        """Fill a tensor with zeros; whole pages are let go, for new ones are zeros."""
+        host = self.as_host(tensor)
+        if not tensor.is_contiguous():
+            host.zero_()
+            return
+        flat = host.view(-1).view(torch.int8)
+        first = tensor.data_ptr() - self.start
+        start = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
+        end = (first + tensor.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE
+        if start >= end:
+            flat.zero_()
+            return
+        self.pages.madvise(mmap.MADV_DONTNEED, start, end - start)
+        flat[: start - first].zero_()
+        flat[end - first :].zero_()
+
     def as_host(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same elements as a tensor of the CPU."""
         width, offset = tensor.element_size(), tensor.data_ptr() - self.start

@@ -109,7 +109,7 @@ class _Functions:
 
     def zero_(self, tensor: torch.Tensor) -> torch.Tensor:
         """Zeros."""
-        self.gpus.as_host(tensor).zero_()
+        self.gpus.memories[tensor.get_device()].zero(tensor)
         self.gpus.on_zeros(tensor.data_ptr())
         return tensor
 

@@ -1,0 +1,94 @@
+"""A process in which a pass over gradients is launched on the stand-in for a GPU.
+
+The folder that it is told holds the package `made`. Fails where a call that comes again
+is not repeated, or where it passes something else than Triton's own entry would.
+"""
+
+import importlib
+import itertools
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gemmgen.verification.stand_in import executed
+from gemmgen.verification.stand_in.driver import Launched
+from gemmgen.verification.stand_in.installation import install
+from gemmgen.verification.stand_in.record import check_assumptions, difference, named
+
+DRIVER = install()
+SIZES = ((1, 1), (1, 40), (40, 1), (37, 43), (4096, 512), (1 << 16, 1 << 15))
+SOME = [*itertools.product((False, True), repeat=3)][1:]
+
+
+def is_trial(launched: Launched) -> bool:
+    """Whether it is one of those by which replays are tried, not a pass."""
+    return "grad" not in launched.function.compiled.src.fn.__name__
+
+
+def do_trials(launched: Launched) -> None:
+    """What a GPU does with them, so that replays are trusted."""
+    if is_trial(launched):
+        executed.run(DRIVER.gpus, launched)
+
+
+def matrices(m: int, n: int) -> Iterator[Tensor]:
+    """Those that lie in rows, are one number, lie in columns, with gaps, unaligned."""
+    for steps in ((n, 1), (0, 0), (1, m), (2 * n, 2)):
+        yield torch.empty_strided((m, n), steps, device="cuda")
+    yield torch.empty(m * n + 1, device="cuda")[1:].view(m, n)
+
+
+def launch_of(one: Any, given: Sequence[Any], wanted: Sequence[bool]) -> Launched:
+    """The only launch of a pass, and that what it returns is what was launched for."""
+    DRIVER.launches.clear()
+    made = one.run(given, wanted)
+    (own,) = (found for found in DRIVER.launches if not is_trial(found))
+    values = named(own)
+    check_assumptions(own, values)
+    assert [found is not None for found in made] == list(wanted)
+    for name, asked in zip(one.made, wanted, strict=True):
+        assert (values[f"{name}_ptr"] is not None) == asked, (name, values)
+    if wanted[0]:
+        assert made[0].data_ptr() == values["grad_acc_ptr"]
+    return own
+
+
+def inputs(m: int, n: int, grad: Tensor, alpha: float) -> tuple[Any, ...]:
+    """What a pass reads, all of it new but the gradient."""
+    shapes = ((m, n), (m,), (n,))
+    product, s, bias = (torch.empty(shape, device="cuda") for shape in shapes)
+    return grad, product, alpha, s, bias
+
+
+def main(folder: str) -> None:
+    DRIVER.on_launch = do_trials
+    sys.path.insert(0, folder)
+    one = importlib.import_module("made.scaled.grad_epilogue").GRAD_EPILOGUE
+    replay = importlib.import_module("made._runtime.replay")
+    count = 0
+    for m, n in SIZES:
+        some = SOME if (m, n) == (37, 43) else SOME[-1:]
+        each = itertools.product(matrices(m, n), some, (0.5, -2))
+        for grad, wanted, alpha in each:
+            launch_of(one, inputs(m, n, grad, alpha), wanted)
+            given = inputs(m, n, grad, alpha)
+            again = launch_of(one, given, wanted)
+            assert not again.through_triton, "not repeated"
+            replay.COMPILED.clear()
+            one.replays.clear()
+            afresh = launch_of(one, given, wanted)
+            assert afresh.through_triton
+            difference(again, afresh, list(one.made))
+            count += 1
+    DRIVER.launches.clear()
+    empty = torch.empty(0, 5, device="cuda")
+    made = one.run(inputs(0, 5, empty, 0.5), SOME[-1])
+    assert [tuple(found.shape) for found in made] == [(0, 5), (0,), (5,)]
+    assert not DRIVER.launches
+    print(f"{count} launches repeated")
+
+
+main(sys.argv[1])
