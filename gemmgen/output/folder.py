@@ -50,6 +50,7 @@ SHARED = tuple(
         "operators/registry",
         "operators/entry",
         "operators/operator",
+        "operators/launcher",
         "operators/elementwise",
     )
 )

@@ -90,7 +90,11 @@ class LauncherText:
     @property
     def remembered(self) -> list[str]:
         """What the launcher's decorator is told."""
-        return [*self.by_row, *(["gradient=GRADIENT"] if self.plan.backward else [])]
+        return [
+            "LAUNCHES",
+            *self.by_row,
+            *(["gradient=GRADIENT"] if self.plan.backward else []),
+        ]
 
     @property
     def gradient(self) -> list[str]:
@@ -213,13 +217,10 @@ class LauncherText:
     def imports(self) -> list[tuple[str, list[str]]]:
         """What the file takes, from what launchers share and from those beside it."""
         plan = self.plan
+        rows = ["rows"] if self.row_loop else []
         taken = {
-            "checks": ["Checks"],
-            "dispatch": ["Launches"],
             "gradients.function": ["Gradient"] if plan.backward else [],
-            "launch_cache": ["launch_cache"],
-            "operators.operator": ["torch_operator"],
-            "support": ["rows"] if self.row_loop else [],
+            "operators.launcher": ["Checks", "Launches", "launcher", *rows],
         }
         beside = {name: [self._kernel(name)] for name in plan.files}
         beside |= {BACKWARD: ["backward", "saves"]} if plan.backward else {}
