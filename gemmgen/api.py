@@ -155,8 +155,8 @@ def tune(
     `shapes` is a file that lists shapes by kernel, `only` a pattern of kernel names;
     `fresh` measures again what the file holds. `on_planned` is told how many shapes are
     to be timed, `on_done` each of them, `on_left_out` every tile that was not, and why,
-    `on_fitted` how good a choice by the costs is that were fitted. Raises
-    `EnvironmentMissing` without a GPU.
+    `on_fitted` how good a choice by the costs is that were fitted; the first process of
+    a job is, with which others share the shapes. Without a GPU: `EnvironmentMissing`.
     """
     _need("tune", "torch", "triton", "hypothesis", "numpy")
     from gemmgen.tuning import session

@@ -52,19 +52,23 @@ def names_in(script: str) -> list[str]:
 
 
 def in_interpreter(folder: Path, *command: str, **variables: str) -> str:
-    """What a script prints that runs beside a folder."""
+    """What a script prints that runs beside a folder.
+
+    What torch compiles is kept there: elsewhere it would find graphs of earlier runs,
+    whose kernels of the same names had other parts.
+    """
     done = subprocess.run(
         [sys.executable, *command], cwd=folder, capture_output=True, text=True,
         env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT),
-             **variables},
+             "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"), **variables},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def said_by(script: str, folder: Path) -> dict[str, str]:
+def said_by(script: str, folder: Path, *words: str) -> dict[str, str]:
     """What went wrong in each case of a script that runs beside a folder."""
-    lines = in_interpreter(folder, "-m", f"tests.{script}").splitlines()
+    lines = in_interpreter(folder, "-m", f"tests.{script}", *words).splitlines()
     return {
         name: ast.literal_eval(text)
         for name, _, text in (line.partition(" ") for line in lines)

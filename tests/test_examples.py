@@ -1,4 +1,4 @@
-"""examples/train_block.py: a block is trained, compiled and exported as torch's is."""
+"""A block is trained, compiled and exported as torch's is, and shared by processes."""
 
 import os
 import subprocess
@@ -45,3 +45,18 @@ def trained(*options: str) -> str:
 )
 def test_a_block_is_trained(options: tuple[str, ...]) -> None:
     assert "gradients at most" in trained(*options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--compile",)])
+def test_a_block_is_shared(options: tuple[str, ...]) -> None:
+    """As tests/sharding_script.py does with its layers alone."""
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone",
+         "--nproc-per-node", "2", "-m", "examples.shard_block",
+         "--steps", "3", "--width", "32", *options],
+        cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "3 steps in 2 processes on cpu" in done.stdout

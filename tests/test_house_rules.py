@@ -29,7 +29,7 @@ GENERATED = sorted((ROOT / "generated").rglob("*.py"))
 
 # A room imports only rooms that stand before it; inside of one, modules have an order.
 ROOMS = (
-    *("base", "runtime.layers", "runtime.gradients", "runtime", "runtime.operators"),
+    *("base", "runtime.gradients", "runtime", "runtime.operators", "runtime.layers"),
     *("runtime.pipeline", "tables"),
     "hardware",
     *("schedules.parts", "schedules", "yaml"),

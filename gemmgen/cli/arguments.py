@@ -89,7 +89,8 @@ def _add_tune(commands: "Commands[argparse.ArgumentParser]") -> None:
     tune = commands.add_parser(
         "tune", help="time candidate tiles on this GPU", description="Time candidate "
         "tiles on this GPU and write tuning/<gpu>.yaml beside the first spec, which "
-        "build reads. Interrupted, it goes on where it stopped.",
+        "build reads. Interrupted, it goes on where it stopped. The processes of a "
+        "job of torchrun share the shapes, each on a GPU of its own.",
     )  # fmt: skip
     _add_specs(tune)
     tune.add_argument(

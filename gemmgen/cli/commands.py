@@ -4,12 +4,9 @@ Only this module, `cli` and `output` print.
 """
 
 import argparse
-import builtins
 import json
 import shlex
-import sys
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
 from gemmgen import api
@@ -18,10 +15,8 @@ from gemmgen.base.files import blamed
 from gemmgen.cli import listing, terminal
 from gemmgen.cli.init_spec import STARTER
 from gemmgen.cli.reports import BENCH_REPORTS, REPORTS, write_report
+from gemmgen.cli.tuning import tune as tune
 from gemmgen.output.changes import Change, Refused, State
-
-_SHAPE_SECONDS = 3.3
-"""Of `tune`, compiling included: 196 shapes in 647 s (H200, 16 cores)."""
 
 
 def build(options: argparse.Namespace) -> int:
@@ -184,63 +179,6 @@ def verify(options: argparse.Namespace) -> int:
     else:
         print(result.as_text())
     return 0 if result.ok else 1
-
-
-def calibrate(options: argparse.Namespace) -> int:
-    """Fit the model to the tuning files; say how far off it was and is."""
-    with terminal.progress("calibrate") as advance:
-        fits = api.calibrate(options.specs, on_step=advance)
-    if options.format == "json":
-        files = {str(path): asdict(fit) for path, fit in fits.items()}
-        terminal.emit_json("tune", True, calibrated=files)
-        return 0
-    for path, fit in fits.items():
-        print(
-            f"{path}: {fit.count} times, {100 * fit.before:.1f} % off before, "
-            f"{100 * fit.after:.1f} % now"
-        )
-    return 0
-
-
-def tune(options: argparse.Namespace) -> int:
-    """Measure candidates and write the tuning file; say what was left out."""
-    if options.calibrate:
-        return calibrate(options)
-    left_out: builtins.list[str] = []
-    fitted: builtins.list[str] = []
-    with terminal.progress("tune") as advance:
-
-        def planned(count: int) -> None:
-            if count:
-                minutes = max(1, round(count * _SHAPE_SECONDS / 60))
-                terminal.complain(
-                    f"tune: {count} shapes to time, about {minutes} min on 16 cores; "
-                    "interrupted, it goes on where it stopped"
-                )
-            advance.expect(count)
-
-        path = api.tune(
-            options.specs,
-            shapes=options.shapes,
-            only=options.only,
-            fresh=options.fresh,
-            on_planned=planned,
-            on_done=advance,
-            on_left_out=left_out.append,
-            on_fitted=fitted.append,
-        )
-    for line in left_out:
-        print(f"left out: {line}", file=sys.stderr)
-    if options.format == "json":
-        terminal.emit_json(
-            "tune", True, file=str(path), left_out=left_out, fitted=fitted
-        )
-    else:
-        for line in fitted:
-            print(line)
-        specs = " ".join(map(str, options.specs))
-        print(f"{path}: written; next: gemmgen build {specs}")
-    return 0
 
 
 def bench(options: argparse.Namespace) -> int:

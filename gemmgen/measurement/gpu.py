@@ -89,6 +89,16 @@ def require(what: str) -> None:
         raise EnvironmentMissing(f"{what} needs an NVIDIA GPU that torch can use")
 
 
+def choose(number: int) -> tuple[str, str]:
+    """Make a GPU the current one, the same if there are fewer; its name and identity.
+
+    A launcher may show each process its own GPU alone, as the first.
+    """
+    torch.cuda.set_device(number % torch.cuda.device_count())
+    found = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return found.name, str(found.uuid)
+
+
 def architecture() -> int:
     """The compute capability of the current device as 10 * major + minor."""
     major, minor = torch.cuda.get_device_capability()

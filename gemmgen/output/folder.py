@@ -41,17 +41,19 @@ SHARED = tuple(
         "dispatch",
         "families",
         "launch_cache",
-        "layers/__init__",
-        "layers/base",
-        "layers/replace",
         "gradients/__init__",
         "gradients/function",
         "operators/__init__",
         "operators/registry",
+        "operators/sharding",
         "operators/entry",
         "operators/operator",
         "operators/launcher",
         "operators/elementwise",
+        "layers/__init__",
+        "layers/base",
+        "layers/replace",
+        "layers/parallel",
     )
 )
 """The files of what all launchers share, each using those before it."""

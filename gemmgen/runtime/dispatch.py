@@ -135,7 +135,7 @@ class Launches:
         first = next(iter(kernels.values()))
         self.name = function_of(first).__name__.removesuffix("_kernel")
         inputs = list(axes.values())[:2]
-        self.tiles = tiles
+        self.axes, self.tiles = axes, tiles
         self.sizes = [
             next((at, own.index(axis)) for at, own in enumerate(inputs) if axis in own)
             for axis in "mnk"

@@ -3,9 +3,11 @@
 Decides what is measured and when the file is written; the rest is next door.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from gemmgen.base.errors import EnvironmentMissing, UsageError, quoted
@@ -21,7 +23,9 @@ from gemmgen.select.tuning_file import Measured, Tuning
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.costs import kinds, with_costs
-from gemmgen.tuning.record import measured, rewrite, write
+from gemmgen.tuning.growing import Growing
+from gemmgen.tuning.record import measured, rewrite
+from gemmgen.tuning.team import Found, Team, gathered
 from gemmgen.tuning.trial import Trial
 
 OnDone = Callable[[str], object]
@@ -49,50 +53,72 @@ def tune(
 
     It is written after every shape, so an interrupted run goes on where it stopped;
     `fresh` measures the shapes again. `only` is a pattern of kernel names. What is told
-    is as in `gemmgen.tune`.
+    is as in `gemmgen.tune`. The processes of a job share the shapes; the first of them
+    writes the file, and tells.
     """
     require("tune")
-    target, made = _target(), environment()
-    plans = {plan.name: plan for spec in specs for plan in load(spec)}
-    wanted = _wanted(plans, target, shapes_file, only)
-    path, before = _before(specs[0], Tuning(made["gpu"], target.name, made, {}))
-    tuning = replace(before, target=target.name, made=made)
-    again = wanted if fresh else {}
-    known = {name: _known(before, made, name, again.get(name, ())) for name in wanted}
-    if on_planned:
-        on_planned(sum(len({*wanted[name]} - {*known[name]}) for name in wanted))
-    device = Gpu()
-    for name, times in known.items():
-        trial = Trial(plans[name], target, device)
-        was = before.kernels.get(name, Measured((), (), {}))
-        for _ in _raced(trial, wanted[name], times, on_done):
-            # Choosing takes a while: an interrupted run leaves the rules there were.
-            tuning = write(path, tuning, name, replace(was, times=dict(times)))
-        costs = costed_as(trial.plan.product) in kinds(plans, target, tuning.kernels)
-        tuning = write(path, tuning, name, measured(plans[name], target, times, costs))
-        _tell(on_left_out, name, trial)
-    rewrite(path, with_costs(tuning, plans, target, on_fitted))
+    with gathered() as team:
+        team.choose_gpu()
+        target, made = _target(), environment()
+        plans = {plan.name: plan for spec in specs for plan in load(spec)}
+        wanted = _wanted(plans, target, shapes_file, only)
+        path, before = _before(specs[0], Tuning(made["gpu"], target.name, made, {}))
+        if team.rank:
+            _help(team, plans, target)
+            return path
+        again = wanted if fresh else {}
+        known = {
+            name: _known(before, made, name, again.get(name, ())) for name in wanted
+        }
+        tuning = replace(before, target=target.name, made=made)
+        file = Growing(path, tuning, known, wanted, on_done)
+        if on_planned:
+            on_planned(len(file.missing))
+        _lead(team, plans, target, file, on_left_out)
+        rewrite(path, with_costs(file.tuning, plans, target, on_fitted))
     return path
 
 
-def _raced(
-    trial: Trial,
-    its_shapes: Sequence[Shape],
-    times: dict[Shape, Mapping[Tile, float]],
-    on_done: OnDone | None,
-) -> Iterator[None]:
-    """Add the times of shapes that have none, one by one."""
-    for shape in its_shapes:
-        if shape not in times:
-            times[shape] = trial.race(shape)
-            if on_done:
-                on_done(f"{trial.plan.name} {shape}")
-        yield
+def _lead(
+    team: Team,
+    plans: Mapping[str, Plan],
+    target: Target,
+    file: Growing,
+    on_left_out: OnDone | None,
+) -> None:
+    """Time what is missing, with the others, and decide kernel by kernel."""
+    device = Gpu()
+    tasks = team.share(file.missing)
+    decided = dict(file.tuning.kernels)
+    for name in file.wanted:
+        trial = Trial(plans[name], target, device)
+        for shape in (shape for kernel, shape in tasks if kernel == name):
+            file.add(Found(name, shape, trial.race(shape), {}))
+            file.add(*team.arrived())
+        while file.lacks(name):
+            team.rest()
+            file.add(*team.arrived())
+        times = file.times(name)
+        # By the kernels up to this one: what others have sent of later ones is chance.
+        decided[name] = Measured((), (), times)
+        costs = costed_as(trial.plan.product) in kinds(plans, target, decided)
+        decided[name] = measured(plans[name], target, times, costs)
+        file.write(name, decided[name])
+        _tell(on_left_out, name, {**file.left_out.get(name, {}), **trial.left_out})
 
 
-def _tell(on_left_out: OnDone | None, name: str, trial: Trial) -> None:
-    """Say what was left out of a trial."""
-    for tile, why in trial.left_out.items():
+def _help(team: Team, plans: Mapping[str, Plan], target: Target) -> None:
+    """Time what the first process leaves to this one."""
+    device = Gpu()
+    for name, tasks in groupby(team.share(()), itemgetter(0)):
+        trial = Trial(plans[name], target, device)
+        for _, shape in tasks:
+            team.send(Found(name, shape, trial.race(shape), trial.left_out))
+
+
+def _tell(on_left_out: OnDone | None, name: str, left_out: Mapping[Tile, str]) -> None:
+    """Say what was left out of a kernel's trials."""
+    for tile, why in left_out.items():
         if on_left_out:
             on_left_out(f"{name}: {format_tile(tile)}: {why}")
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from gemmgen.base.processes import started
 from gemmgen.hardware.targets import Target
 from gemmgen.measurement import Device, Problem, judge, problem, race
 from gemmgen.output import alone
@@ -123,7 +124,8 @@ class Trial:
         are not aligned, the time says enough of spills.
         """
         found_by = partial(_problem, aligned=aligned)
-        with ThreadPoolExecutor(cpu_count()) as pool:
+        cores = max(1, (cpu_count() or 1) // started().local_size)
+        with ThreadPoolExecutor(cores) as pool:
             found = dict(zip(calls, pool.map(found_by, calls.values()), strict=True))
         self.device.synchronize()
         working = {}

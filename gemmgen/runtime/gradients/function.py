@@ -84,7 +84,7 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
             ctx.told = gradient, saved[tensors:], (), transformed()
             return made[0]
         results = made[: gradient.results]
-        likes = [(one.shape, one.dtype, one.device) for one in results]
+        likes = [(one.shape, one.dtype) for one in results]
         ctx.told = gradient, saved[tensors:], likes, transformed()
         return results
 
@@ -171,16 +171,15 @@ def refuse_out(kernel: str, name: str) -> None:
 
 
 def filled(grads: Sequence[Any], likes: Sequence[Any]) -> list[torch.Tensor]:
-    """Return gradients of results like these, with what was left out."""
+    """Return gradients of results like these, with what was left out: zeros, all one.
+
+    They are of the class of those that there are, such as DTensors.
+    """
+    some = next(grad for grad in grads if grad is not None)
     return [
-        nothing(*like) if grad is None else grad
-        for grad, like in zip(grads, likes, strict=True)
+        some.new_zeros((), dtype=dtype).expand(shape) if grad is None else grad
+        for grad, (shape, dtype) in zip(grads, likes, strict=True)
     ]
-
-
-def nothing(shape: Any, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-    """Return the gradient of a result that nobody used: zeros, all of them one."""
-    return torch.zeros((), dtype=dtype, device=device).expand(shape)
 
 
 def main_grad_of(tensor: torch.Tensor) -> torch.Tensor | None:

@@ -12,12 +12,13 @@ from ..dispatch import function_of, parameters
 from ..launch import Launch, addresses_of
 from ..launch_cache import MOST_CALLS, current_device, tracing
 from ..packed import likenesses
-from ..repeats import looked_at
+from ..repeats import looked_at, several
 from ..replay import Replay, hooked, replaying, run
 from ..support import index_dtype, num_sms, profiled, special
 from ..tile import ANY, Tile, cdiv, stride_name
 from .entry import Entry, define
-from .registry import slot_of
+from .registry import returned, slot_of
+from .sharding import Axes
 
 # On an H100 the gradients of gelu and a bias at 8192x14336 take 249 us with 8 programs
 # an SM, torch.add of as many bytes 235; other tiles, loads in stages, hints to caches
@@ -52,9 +53,11 @@ class Elementwise(Entry):
         ]
         function = function_of(kernel)
         name = function.__name__.removesuffix("_kernel")
-        schema = f"({', '.join(arguments)}, bool[] wanted) -> Tensor[]"
-        slot, new = slot_of(function, name, schema)
-        super().__init__(slot, name)
+        # An int: of all that is no tensor, DTensor tells calls apart by this alone.
+        schema = f"({', '.join(arguments)}, int wanted) -> {returned(len(self.made))}"
+        own = Axes({**self.read, "wanted": ""}, [*self.made.values()], linear_in=())
+        slot, new = slot_of(function, name, schema, own)
+        super().__init__(slot, name, own)
         self.triton_kernel = kernel
         self.replays: dict[tuple, tuple[int | None, Replay]] = {}
         slot.keep(self)
@@ -78,13 +81,18 @@ class Elementwise(Entry):
         """
         if not any(wanted):
             return [None for _ in wanted]
-        seen = tracing() or special(given) or profiled()
-        made = iter((self.overload if seen else self.launch)(*given, wanted))
-        return [next(made) if want else None for want in wanted]
+        if not (tracing() or special(given) or profiled()):
+            return self.compute(given, wanted)
+        made = self.overload(*given, sum(want << at for at, want in enumerate(wanted)))
+        return [
+            one if want else None
+            for one, want in zip(several(made), wanted, strict=True)
+        ]
 
-    def launch(self, *inputs: Any) -> list[torch.Tensor]:
-        """Return the results that are wanted; that is the last input."""
-        *given, wanted = inputs
+    def compute(
+        self, given: Sequence[Any], wanted: Sequence[bool]
+    ) -> list[torch.Tensor | None]:
+        """Launch, and return the results that are wanted, None for others."""
         M, N = sizes = tuple(given[0].shape)
         columns, ranges = grid(TILE, sizes, given[0].device)
         shapes = {"mn": sizes, "n": (ranges, N), "m": (columns, M)}
@@ -97,20 +105,43 @@ class Elementwise(Entry):
         if M and N:
             self.start(sizes, given, stored)
         return [
-            self.result(name, one)
+            None if one is None else self.result(name, one)
             for name, one in zip(self.made, stored, strict=True)
-            if one is not None
         ]
 
-    def fake(self, *inputs: Any) -> list[torch.Tensor]:
+    def launch(self, *inputs: Any) -> Any:
+        """Return the results that bits of the last input ask for, empty ones else."""
+        *given, bits = inputs
+        return self.filled(given, self.compute(given, self.wanted(bits)))
+
+    def fake(self, *inputs: Any) -> Any:
         """Return results without memory, of the sizes of those."""
-        *given, wanted = inputs
+        *given, bits = inputs
         sizes = dict(zip("mn", given[0].shape, strict=True))
-        return [
-            given[0].new_empty([sizes[axis] for axis in own], dtype=self.dtypes[name])
-            for (name, own), want in zip(self.made.items(), wanted, strict=True)
-            if want
+        wanted = zip(self.made.items(), self.wanted(bits), strict=True)
+        made = [
+            self.empty(name, [sizes[axis] for axis in own], given) if want else None
+            for (name, own), want in wanted
         ]
+        return self.filled(given, made)
+
+    def wanted(self, bits: int) -> list[bool]:
+        """Return which results are asked for."""
+        return [bool(bits >> at & 1) for at in range(len(self.made))]
+
+    def filled(self, given: Sequence[Any], made: Sequence[torch.Tensor | None]) -> Any:
+        """Return results as an operator has to, with empty ones for None."""
+        every = tuple(
+            self.empty(name, [0] * len(own), given) if one is None else one
+            for (name, own), one in zip(self.made.items(), made, strict=True)
+        )
+        return every if len(every) > 1 else every[0]
+
+    def empty(
+        self, name: str, shape: Sequence[int], given: Sequence[Any]
+    ) -> torch.Tensor:
+        """Return memory for a result, where that is of what is given."""
+        return given[0].new_empty(shape, dtype=self.dtypes[name])
 
     def result(self, name: str, made: torch.Tensor) -> torch.Tensor:
         """Return a result, its sums added."""

@@ -8,6 +8,7 @@ import torch
 from ..checks import check_gradient
 from ..support import DUAL, is_wrapped, moded, transformed
 from .registry import Slot
+from .sharding import Axes, shard
 
 
 class Entry:
@@ -18,9 +19,10 @@ class Entry:
     fake: Callable[..., Any]
     """Return them without memory."""
 
-    def __init__(self, slot: Slot, kernel: str) -> None:
+    def __init__(self, slot: Slot, kernel: str, axes: Axes) -> None:
         """Speak for what is called `kernel`."""
-        self.overload, self.kernel = slot.overload, kernel
+        self.slot, self.overload, self.kernel = slot, slot.overload, kernel
+        self.axes = axes
         self.names = [one.name for one in self.overload._schema.arguments]
 
     def graded(self, keys: Any, *inputs: Any) -> Any:
@@ -37,6 +39,7 @@ class Entry:
 
     def below(self, keys: Any, *inputs: Any) -> Any:
         """Call what comes after autograd: the next mode or level, or the launch."""
+        shard(self.slot)
         with torch._C._AutoDispatchBelowAutograd():
             after = keys & torch._C._after_autograd_keyset
             return self.overload.redispatch(after, *inputs)
@@ -91,8 +94,12 @@ def define(slot: Slot) -> Callable[[str], Callable[..., Any]]:
     def call(what: str) -> Callable[..., Any]:
         return lambda *inputs: getattr(slot.operator, what)(*inputs)
 
+    def fake(*inputs: Any) -> Any:
+        shard(slot)  # in inference mode DTensor asks for results before all else
+        return slot.operator.fake(*inputs)
+
     library.impl(name, call("launch"), "CompositeExplicitAutograd")
     library.impl(name, call("graded"), "Autograd", with_keyset=True)
-    torch.library.register_fake(name, call("fake"), lib=library)
+    torch.library.register_fake(name, fake, lib=library)
     torch.library.register_vmap(name, call("batched"), lib=library)
     return call

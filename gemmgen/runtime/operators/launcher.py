@@ -1,6 +1,6 @@
 """What the file of a launcher is written with: its decorator, and what that needs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import ParamSpec, TypeVar
 
 from ..checks import Checks
@@ -17,16 +17,19 @@ R = TypeVar("R", covariant=True)
 
 
 def launcher(
-    launches: Launches, *by_row: str, gradient: Gradient | None = None
+    launches: Launches,
+    *by_row: str,
+    gradient: Gradient | None = None,
+    linear_in: Collection[str] | None = None,
 ) -> Callable[[Callable[P, R]], Cached[P, R]]:
     """Return what makes a function a launcher: it remembers its calls.
 
     Those that torch has to see are made as an operator of torch, which it becomes too.
-    `by_row` and `gradient` are those of `launch_cache`.
+    `by_row` and `gradient` are those of `launch_cache`, `linear_in` is that of
+    `torch_operator`.
     """
-    cached, registered = launch_cache(*by_row, gradient=gradient), torch_operator(
-        launches
-    )
+    cached = launch_cache(*by_row, gradient=gradient)
+    registered = torch_operator(launches, linear_in)
 
     def launching(function: Callable[P, R]) -> Cached[P, R]:
         return registered(cached(function))

@@ -4,7 +4,8 @@ What the operator returns is what the launcher says: its shapes and types come f
 launcher itself, which goes through its checks and launches nothing.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
 from numbers import Real
 from typing import Any, TypeVar
@@ -20,6 +21,7 @@ from ..repeats import several
 from ..support import dry, profiled, transformed, watched
 from .entry import Entry, define
 from .registry import Slot, schema_of, slot_of
+from .sharding import Axes
 
 T = TypeVar("T", bound=Callable[..., Any])
 
@@ -28,17 +30,22 @@ PASSED = (torch.Tensor, Real, torch.SymFloat, torch.SymInt)
 AUTOCAST = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
 
 
-def torch_operator(launches: Launches) -> Callable[[T], T]:
+def torch_operator(
+    launches: Launches, linear_in: Collection[str] | None = None
+) -> Callable[[T], T]:
     """Return what makes a launcher `torch.ops.<package>.<name>` too, and returns it.
 
     The launcher goes on to launch by itself; calls that torch has to see, as of
     compilation, it hands to the operator. A gradient is refused unless the launcher has
-    one.
+    one. Results that are `linear_in` the sums and operands of these names may be
+    computed in parts of K, which add up.
     """
 
     def registered(launcher: Any) -> Any:
-        slot, new = slot_of(launcher, launcher.__name__, schema_of(launcher))
-        launcher.operator = operator = Operator(slot, launcher, launches)
+        schema = schema_of(launcher)
+        axes = axes_of(launcher, launches, linear_in)
+        slot, new = slot_of(launcher, launcher.__name__, schema, axes)
+        launcher.operator = operator = Operator(slot, launcher, launches, axes)
         launcher.memory.handed = operator.enter
         slot.keep(operator)
         if new:
@@ -51,8 +58,10 @@ def torch_operator(launches: Launches) -> Callable[[T], T]:
 class Operator(Entry):
     """What torch's dispatcher calls, for one launcher."""
 
-    def __init__(self, slot: Slot, launcher: Any, launches: Launches) -> None:
-        super().__init__(slot, launcher.__name__)
+    def __init__(
+        self, slot: Slot, launcher: Any, launches: Launches, axes: Axes
+    ) -> None:
+        super().__init__(slot, launcher.__name__, axes)
         self.launches, self.by_row = launches, launcher.by_row
         self.launch, self.checked = launcher.unseen, launcher.__wrapped__
         self.gradient = launcher.gradient
@@ -180,6 +189,16 @@ class Operator(Entry):
             return one
         every = one.expand(count, *one.shape) if dim is None else one.movedim(dim, 0)
         return every if self.leading else every.flatten(0, 1)
+
+
+def axes_of(
+    launcher: Any, launches: Launches, linear_in: Collection[str] | None
+) -> Axes:
+    """Return the axes of a launcher's arguments and of its results."""
+    *names, _ = inspect.signature(launcher).parameters
+    own = launches.axes
+    results = [axes for name, axes in own.items() if name not in names]
+    return Axes({name: own[name] for name in names}, results, linear_in)
 
 
 def number(one: Any) -> Any:

@@ -31,6 +31,7 @@ class Slot:
     def __init__(self, namespace: str, name: str, schema: str, file: str) -> None:
         """Define the operator."""
         self.schema, self.file = schema, file
+        self.sharded: Any = None  # the axes that DTensor was told of, for good
         self.library = torch.library.Library(namespace, "FRAGMENT")
         self.name = f"{namespace}::{name}"
         self.library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
@@ -52,12 +53,12 @@ class Slot:
         return found
 
 
-def slot_of(function: Any, name: str, schema: str) -> tuple[Slot, bool]:
+def slot_of(function: Any, name: str, schema: str, axes: Any) -> tuple[Slot, bool]:
     """Return the slot of a function's operator, and whether it was defined just now.
 
     The namespace is the package that the kernel's folder lies in, `a_b` for a.b. Where
-    a file elsewhere has the name already, or the kernel had another schema before, it
-    is the next one of `a_b_2`, `a_b_3`, ….
+    a file elsewhere has the name already, or the kernel had another schema before, or
+    other `axes` that DTensor remembers, it is the next one of `a_b_2`, `a_b_3`, ….
     """
     file = function.__code__.co_filename
     name += "_" * (name == "name")  # which torch calls a namespace's own
@@ -68,6 +69,8 @@ def slot_of(function: Any, name: str, schema: str) -> tuple[Slot, bool]:
                 return Slot(namespace, name, schema, file), True
             found = getattr(getattr(packet, "default", None), MARK, None)
             if found is None or found.schema != schema:
+                continue
+            if found.sharded not in (None, axes):
                 continue
             if found.file == file or found.found() is None:
                 found.file = file
@@ -95,6 +98,10 @@ def schema_of(launcher: Callable[..., Any]) -> str:
         for one in signature.parameters.values()
         if one.kind is not one.KEYWORD_ONLY
     ]
-    count = len(get_args(signature.return_annotation))
-    returned = f"({', '.join(['Tensor'] * count)})" if count else "Tensor"
-    return f"({', '.join(arguments)}) -> {returned}"
+    count = len(get_args(signature.return_annotation)) or 1
+    return f"({', '.join(arguments)}) -> {returned(count)}"
+
+
+def returned(count: int) -> str:
+    """Return what a schema says of so many results."""
+    return f"({', '.join(['Tensor'] * count)})" if count > 1 else "Tensor"
