@@ -789,6 +789,8 @@ def workspaces(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
         "current_stream",
         lambda device: SimpleNamespace(cuda_stream=now.stream),
     )
+    monkeypatch.setattr(torch.cuda, "get_allocator_backend", lambda: "native")
+    monkeypatch.setattr(torch.cuda, "memory_snapshot", list)
 
     def found(tiles: int, parts: int, stream: int = 1, capturing: bool = False) -> Any:
         now.stream, now.capturing = stream, capturing

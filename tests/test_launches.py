@@ -150,7 +150,7 @@ HOLES = {
         "repeats.py", CONDITION, "same_but_for_rows(one)"
     ),
     "given results not bounded": Hole(
-        "launch_cache.py", "never taken", "len(self.calls) >= MOST_CALLS"
+        "support.py", "never taken", "len(self) >= self.most"
     ),
     "warm-up that is not waited for": Hole(
         "families.py", "statement dropped", "torch.cuda.synchronize(family.where)"

@@ -30,12 +30,9 @@ _IMPORTS_FROM: _Imports = {
     (0, "triton.experimental"): {("gluon", None)},
 }
 _SHARED = {
-    "checks": {"Checks"},
-    "dispatch": {"Launches"},
-    "launch_cache": {"launch_cache"},
     "gradients.function": {"Gradient", "main_grad_of", "matrix", "shaped"},
     "operators.elementwise": {"Elementwise"},
-    "operators.operator": {"torch_operator"},
+    "operators.launcher": {"Checks", "Launches", "launcher", "rows"},
     "device": {
         "aligned", "finishes", "row_dot", "span", "split_range", "sum_splits",
         "swizzle",
@@ -44,7 +41,7 @@ _SHARED = {
     "pipeline.parts": {"load_part", "part_columns", "part_rows", "store_part"},
     "pipeline.roles": {"specialize"},
     "functions": {op.name for op in OPS.values() if not op.in_place},
-    "support": {"rows"},
+    "support": {"config"},
     "tile": {"ANY", "FILL", "FULL", "Rates", "Tile"},
 }  # fmt: skip
 _OF_SHARED = set().union(*_SHARED.values())
@@ -65,7 +62,7 @@ _OF_SHARED |= {"GRAD_EPILOGUE", *_RATES}
 _BUILTINS = {"float", "len", "min", "range", "tuple"}
 _ATTRIBUTES = {
     "torch": {row.torch for row in DTYPES.values()},
-    "triton": {"Config", "autotune", "jit"},
+    "triton": {"autotune", "jit"},
     "tl": {
         "arange", "cdiv", "constexpr", "dot", "full", "load", "maximum", "minimum",
         "program_id", "store", "where", "zeros", "PropagateNan", "assume", "atomic_add",
@@ -85,10 +82,7 @@ NAMES_OF_MODULES = frozenset(_BUILTINS | set(_ATTRIBUTES) | _OF_SHARED)
 """What any module may use by its plain name without defining it."""
 
 
-_DECORATORS = (
-    *("triton.jit", "triton.autotune", "gluon.jit"),
-    *("launch_cache", "torch_operator"),
-)
+_DECORATORS = ("triton.jit", "triton.autotune", "gluon.jit", "launcher")
 _OF_LAYERS = {"KernelLinear", "staticmethod"}
 """What the class of a kernel uses, and no other file."""
 _TOLD_OF_LAYERS = ["kernel", "weight_type", "bias_type", "activation"]

@@ -48,6 +48,7 @@ SHARED = tuple(
         "operators/sharding",
         "operators/entry",
         "operators/operator",
+        "operators/launcher",
         "operators/elementwise",
         "layers/__init__",
         "layers/base",

@@ -249,13 +249,19 @@ class KernelText:
 
     @property
     def epilogue(self) -> list[str]:
-        """From the accumulator to the results; nothing if that is the identity."""
-        call = [EpilogueText(self.plan).call] * (not self.plan.epilogue.is_empty)
-        return [*self.loads_of_operands, *call]
+        """From the accumulator to the results; nothing if they are the same."""
+        if not self.plan.epilogue.is_empty:
+            return [*self.loads_of_operands, EpilogueText(self.plan).call]
+        rounded = [one for one in self.plan.results if one.rounded != one.value]
+        return [
+            *self.loads_of_operands,
+            *(f"{one.name} = {one.rounded}" for one in rounded),
+        ]
 
     def stored(self, result: Result) -> str:
         """The value of a result, as it is stored."""
-        return result.rounded if self.plan.epilogue.is_empty else result.name
+        same = self.plan.epilogue.is_empty and result.rounded == result.value
+        return result.value if same else result.name
 
     @property
     def stores_by_pointers(self) -> list[str]:

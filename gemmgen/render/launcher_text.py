@@ -91,22 +91,27 @@ class LauncherText:
     @property
     def remembered(self) -> list[str]:
         """What the launcher's decorator is told."""
-        return [*self.by_row, *(["gradient=GRADIENT"] if self.plan.backward else [])]
+        return [
+            "LAUNCHES",
+            *self.by_row,
+            *(["gradient=GRADIENT"] if self.plan.backward else []),
+            *self._linear_in,
+        ]
 
     @property
-    def as_operator(self) -> list[str]:
-        """What makes it an operator is told: what could be computed in parts of K.
+    def _linear_in(self) -> list[str]:
+        """Whether results could be computed in parts of K.
 
-        Not results of 8 bits, which saturate: their sum is not the sum's result.
+        Not those of 8 bits, which saturate: their sum is not the sum's result.
         """
         plan, epilogue = self.plan, self.plan.epilogue
         results = [one.name for one in plan.results]
         tensors = [one.name for one in plan.tensors]
         found = linear_in(epilogue.statements, epilogue.accumulators, results, tensors)
         if found is None or any(DTYPES[one.dtype].scaled for one in plan.results):
-            return ["LAUNCHES"]
+            return []
         named = ", ".join(f'"{name}"' for name in found)
-        return ["LAUNCHES", f"linear_in=({named}{',' * (len(found) == 1)})"]
+        return [f"linear_in=({named}{',' * (len(found) == 1)})"]
 
     @property
     def gradient(self) -> list[str]:
@@ -229,13 +234,10 @@ class LauncherText:
     def imports(self) -> list[tuple[str, list[str]]]:
         """What the file takes, from what launchers share and from those beside it."""
         plan = self.plan
+        rows = ["rows"] if self.row_loop else []
         taken = {
-            "checks": ["Checks"],
-            "dispatch": ["Launches"],
             "gradients.function": ["Gradient"] if plan.backward else [],
-            "launch_cache": ["launch_cache"],
-            "operators.operator": ["torch_operator"],
-            "support": ["rows"] if self.row_loop else [],
+            "operators.launcher": ["Checks", "Launches", "launcher", *rows],
         }
         beside = {name: [self._kernel(name)] for name in plan.files}
         beside |= {BACKWARD: ["backward", "saves"]} if plan.backward else {}

@@ -49,7 +49,8 @@ class ScheduleText:
     def imports(self) -> list[tuple[str, list[str]]]:
         """What the file takes from what launchers share: whence, the names."""
         specialized = SCHEDULES[self.name].specialized
-        taken = self._roles if specialized else {"device": self._device_functions}
+        plain = {"device": self._device_functions, "support": self._configures}
+        taken = self._roles if specialized else plain
         beside = [] if self.plan.epilogue.is_empty else [(f".{EPILOGUE}", [EPILOGUE])]
         shared_ = [
             (shared(self.plan, file), names) for file, names in taken.items() if names
@@ -70,6 +71,11 @@ class ScheduleText:
             "swizzle": not row.memory_bound,
         }
         return [name for name, needed in used.items() if needed]
+
+    @property
+    def _configures(self) -> list[str]:
+        """What lists the configurations of a kernel that is autotuned."""
+        return ["config"] * bool(self.plan.configs)
 
     @property
     def _roles(self) -> dict[str, list[str]]:

@@ -149,9 +149,5 @@ def _number(value: float) -> str:
 
 def config(tile: Tile) -> str:
     """A tile as Triton's autotuner takes it."""
-    names = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M")
-    values = zip(names, (tile.m, tile.n, tile.k, tile.group_m), strict=True)
-    blocks = ", ".join(f'"{key}": {value}' for key, value in values)
-    return (
-        f"triton.Config({{{blocks}}}, num_stages={tile.stages}, num_warps={tile.warps})"
-    )
+    how = f"group_m={tile.group_m}, stages={tile.stages}, warps={tile.warps}"
+    return f"config({tile.m}, {tile.n}, {tile.k}, {how})"

@@ -18,7 +18,7 @@ from .launch import Block, Launch
 from .packed import Compiled, Maps, kind_of, likenesses
 from .repeats import ALIGNED, Leading, Shape, alike, simple
 from .replay import Ready, Sized
-from .support import empty, num_sms, steps
+from .support import Bounded, empty, num_sms, steps
 from .table import MOST_ROWS, Fastest, best
 from .tile import ROWS, Tile, cdiv
 
@@ -69,8 +69,8 @@ class Family:
         timed, (_, N, K) = tiles[len(self.listed) :], launch.sizes
         self.fastest = Fastest(timed, N, K, num_sms(launch.device))
         self.ready: dict[Any, dict[tuple, Ready]] = {}
-        self.chosen: dict[int, Sized] = {}
-        self.repeats: dict[Leading | None, Callable[[list], Any]] = {}
+        self.chosen: dict[int, Sized] = Bounded(MOST_ROWS)
+        self.repeats: dict[Leading | None, Callable] = Bounded(MOST_REPEATS)
         self.last: Leading | None = None
 
     def keep(self, launch: Launch, found: Compiled) -> None:
@@ -114,8 +114,6 @@ class Family:
         ready = kinds.get(kind_of_rows(launch))
         if ready is None:
             return None
-        if len(self.chosen) >= MOST_ROWS:
-            self.chosen.clear()
         how = launch.programs, launch.meeting, launch.scalars
         self.chosen[M] = sized = Sized(ready, M, *how)
         return sized
@@ -128,8 +126,6 @@ class Family:
 
     def repeating(self, leading: Leading, sized: Sized) -> Callable[[list], Any]:
         """Return what repeats a launch at once, which is remembered."""
-        if len(self.repeats) >= MOST_REPEATS:
-            self.repeats.clear()
         replay = sized.ready.replaying(sized.M)
         first, *others = self.results(leading)
 

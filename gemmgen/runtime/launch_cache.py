@@ -30,6 +30,7 @@ from .replay import HOOKS, hooked
 from .support import (
     DUAL,
     INTERPRETED,
+    Bounded,
     autocast,
     moded,
     overridden,
@@ -159,9 +160,10 @@ class Memory:
         self.handed = launcher  # its operator's way in, where it is one
         self.names, self.gradient = names, gradient
         self.by_row = [names.index(name) for name in by_row]
-        self.calls: dict[tuple, Repeat] = {}
-        self.once: set[int] = set()  # hashes: thousands of keys slow collections down
-        self.families: dict[Any, Family] = {}
+        self.calls: dict[tuple, Repeat] = Bounded(MOST_CALLS)
+        # By hash: thousands of keys slow collections down.
+        self.once: dict[int, None] = Bounded(MOST_CALLS)
+        self.families: dict[Any, Family] = Bounded(MOST_FAMILIES)
         self.latest = Latest()
 
     def hand(self, call: Callable[..., Any], inputs: Sequence[Any], out: Any) -> Any:
@@ -225,10 +227,9 @@ class Memory:
         if family is None:
             if leading is None and not self.met(like):
                 return returned
-            if len(self.families) >= MOST_FAMILIES:
-                self.families.clear()
-            facts = several(returned), () if leading is None else self.by_row, tiles()
-            self.families[like] = family = Family(launch, inputs, *facts)
+            by_row = () if leading is None else self.by_row
+            family = Family(launch, inputs, several(returned), by_row, tiles())
+            self.families[like] = family
         family.keep(launch, compiled)
         return returned
 
@@ -259,9 +260,8 @@ class Memory:
         """Call the launcher and remember what it did at its second such call."""
         returned, done = recorded(self.launcher, inputs, out)
         if done is not None and self.met(key):
-            if len(self.calls) >= MOST_CALLS:
-                self.calls.clear()
-            self.calls[key] = repeating(done[0], done[1], inputs, several(returned))
+            launch, compiled, _ = done
+            self.calls[key] = repeating(launch, compiled, inputs, several(returned))
         return returned
 
     def met(self, key: tuple) -> bool:
@@ -269,9 +269,7 @@ class Memory:
         mark = hash(key)
         if mark in self.once:
             return True
-        if len(self.once) >= MOST_CALLS:
-            self.once.clear()
-        self.once.add(mark)
+        self.once[mark] = None
         return False
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from triton.runtime import driver
 
 from .launch import TF32, Block, Launch
-from .support import bind_context
+from .support import Bounded, bind_context
 
 MOST_MAPS = 256  # addresses of one block, such as the weights of many layers
 
@@ -152,18 +152,16 @@ def tensor_map(*passed: Any) -> Any:
         return fill(*passed, 0)
 
 
-class Maps(dict):
+class Maps(Bounded):
     """By address, the tensor maps of a block of one shape, made when missed."""
 
     def __init__(self, like: Likeness) -> None:
         """Keep what is the same at every address."""
-        super().__init__()
+        super().__init__(MOST_MAPS)
         self.like = like
 
     def __missing__(self, address: int) -> list[Any]:
         """Return the maps, and keep them."""
-        if len(self) >= MOST_MAPS:
-            self.clear()
         self[address] = made = encoded(address, *self.like)
         return made
 

@@ -27,7 +27,13 @@ from .packed import (
     likenesses,
     tensor_map,
 )
-from .support import INTERPRETED, bind_context, compute_capability, on_device
+from .support import (
+    INTERPRETED,
+    Bounded,
+    bind_context,
+    compute_capability,
+    on_device,
+)
 from .table import RECORD
 
 HOOKS = triton.knobs.runtime  # which has them
@@ -178,7 +184,7 @@ def replaying(
     return replay
 
 
-class Arguments(dict):
+class Arguments(Bounded):
     """By stream and addresses, all that Triton's C launcher takes, made when missed.
 
     A dict, for a tuple that is found in one costs a call less than one that is built.
@@ -188,15 +194,13 @@ class Arguments(dict):
         self, launch: Launch, found: Compiled, maps: Sequence[Likeness | Maps | None]
     ) -> None:
         """Keep what is the same at every address; no tensor, which would stay alive."""
-        super().__init__()
+        super().__init__(MOST_ARGUMENTS)
         self.programs, self.scalars = launch.programs, launch.scalars
         self.unused = UNUSED if launch.parts == (1,) else ()
         self.found, self.maps = found, maps
 
     def __missing__(self, key: tuple) -> tuple:
         """Return the arguments, and keep them."""
-        if len(self) >= MOST_ARGUMENTS:
-            self.clear()
         stream, *addresses = key
         count = len(self.maps)
         tensors = described(self.maps, addresses[:count])

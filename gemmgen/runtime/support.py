@@ -33,6 +33,20 @@ if not hasattr(DUAL, "_current_level"):
     DUAL = SimpleNamespace(_current_level=-1)
 
 
+class Bounded(dict):
+    """A dict of at most so many entries: one more, and it begins anew."""
+
+    def __init__(self, most: int) -> None:
+        """Have no entry yet."""
+        super().__init__()
+        self.most = most
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if len(self) >= self.most:
+            self.clear()
+        super().__setitem__(key, value)
+
+
 class Pass(threading.local):
     """Whether this thread goes through launchers for what they say alone.
 
@@ -138,6 +152,14 @@ def interprets_bf16() -> bool:
     c = torch.empty_like(a)
     product_of_ones[(1,)](a, c, 16)
     return torch.equal(c, (a.double() @ a.double()).to(torch.bfloat16))
+
+
+def config(
+    m: int, n: int, k: int, *, group_m: int, stages: int, warps: int
+) -> triton.Config:
+    """Return a tile as Triton's autotuner takes it."""
+    sides = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": group_m}
+    return triton.Config(sides, num_stages=stages, num_warps=warps)
 
 
 def on_device(device: torch.device) -> contextlib.AbstractContextManager:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from .support import compute_capability, num_sms, shared_memory
+from .support import Bounded, compute_capability, num_sms, shared_memory
 from .tile import ROWS, Tile, cdiv
 
 LONGEST_GRID = 2**31 - 1  # programs along its first axis
@@ -140,7 +140,7 @@ def best(tiles: Iterable[Tile], sizes: Sizes, sms: int) -> Tile | None:
     return min(timed, key=lambda tile: tile.predicted(M, N, K, sms), default=None)
 
 
-class Fastest(dict):
+class Fastest(Bounded):
     """By so many times `ROWS`, the timed tile that serves the rows, found when missed.
 
     Of tiles that serve N, K and the tensors; None if none of them is timed.
@@ -148,13 +148,11 @@ class Fastest(dict):
 
     def __init__(self, tiles: Sequence[Tile], N: int, K: int, sms: int) -> None:
         """Know no rows yet."""
-        super().__init__()
+        super().__init__(MOST_ROWS)
         self.tiles, self.rest = tiles, (N, K, sms)
 
     def __missing__(self, count: int) -> Tile | None:
         """Return the tile, and keep it."""
-        if len(self) >= MOST_ROWS:
-            self.clear()
         N, K, sms = self.rest
         self[count] = found = best(self.tiles, (count * ROWS, N, K), sms)
         return found

@@ -94,5 +94,5 @@ def finish_tile(
         )  # fmt: skip
         finish_part(acc, part, *given)
         first_m += acc.shape[0]
-    if count_own(operand_descs, result_descs) < len(result_descs):
+    if count_own(operand_descs, result_descs) != len(result_descs):
         tma.store_wait(0)  # from where operands are to come

@@ -122,7 +122,8 @@ def afresh(module: ModuleType) -> Iterator[None]:
 def remembering(module: ModuleType, launcher: Callable[..., Any]) -> Callable[..., Any]:
     """A launcher that remembers calls as the module's does, and none yet."""
     by_row = getattr(module, _own_name(module)).by_row
-    return module.launch_cache(*by_row)(launcher)  # type: ignore[no-any-return]
+    cache = runtime(module, "launch_cache")
+    return cache.launch_cache(*by_row)(launcher)  # type: ignore[no-any-return]
 
 
 def _own_name(module: ModuleType) -> str:

@@ -112,9 +112,9 @@ def _decides(bench: Bench, calls: list[Facts], times: int) -> None:
 def _bounded(bench: Bench) -> None:
     """What is remembered is bounded, of signatures and of addresses."""
     for out in ("made", "given"):
-        bench.renew()
         usual = replace(bench.usual, out=out)
         with few_kept(bench) as most:
+            bench.renew()
             depths = [16 * k for k in range(2 * most + 1) for _ in range(2)]
             every = [replace(usual, k=k) for k in depths]  # twice: they are kept
             every += [usual] * (2 * most + 1)

@@ -209,9 +209,9 @@ def _refuses(bench: Bench) -> None:
 
 def _keeps_few(bench: Bench) -> None:
     """Of the weights of many layers few addresses are kept."""
-    bench.renew()
     usual, alive = replace(bench.usual, n=16, k=64), []
     with few_kept(bench) as most:
+        bench.renew()
         for count in range(2, 2 * most + 4):
             # Tiles are remembered for eight numbers of rows at a time.
             facts = replace(usual, rows=(8 * count,))

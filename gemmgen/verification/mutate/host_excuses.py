@@ -45,6 +45,8 @@ _SAME: dict[str, tuple[Same, ...]] = {
         Same("NaN dropped", "tl.minimum(gate, 6.0", _STAYS_NAN),
     ),
     "_runtime/support.py": (
+        Same("statement dropped", "super().__init__()", DICT),
+        Same("always taken", "len(self) >= self.most", ANEW),
         Same("accumulator narrowed", "tl.dot(a, a)", _MENDED),
         Same("always true", "@functools.cache", _MENDED),
         Same("argument by name dropped", "torch.empty_strided(", _OTHER_ENTRY),
@@ -65,8 +67,6 @@ _SAME: dict[str, tuple[Same, ...]] = {
         ),
     ),
     "_runtime/table.py": (
-        Same("always taken", "MOST_ROWS", ANEW),
-        Same("statement dropped", "super().__init__()", DICT),
         Same("condition dropped", "not tile.waves or", SLOWER, "elif tile.fills("),
         Same(
             "condition dropped",

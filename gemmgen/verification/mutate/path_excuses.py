@@ -1,6 +1,6 @@
 """Of what launches and remembers calls: mutants that nothing can tell, with reasons."""
 
-from gemmgen.verification.mutate.same import ANEW, DICT, SLOWER, Same
+from gemmgen.verification.mutate.same import ANEW, SLOWER, Same
 
 _ONE_DTYPE = "a kernel has its dtypes for good, sides of blocks among constants"
 _NOTED = "Triton notes every kernel's descriptors, none in an empty list"
@@ -20,8 +20,6 @@ PATH: dict[str, tuple[Same, ...]] = {
         Same("bound moved by one", "found[1].numel() < counts", ANEW),
     ),
     "_runtime/packed.py": (
-        Same("statement dropped", "super().__init__()", DICT),
-        Same("always taken", "MOST_MAPS", ANEW),
         Same("first of several left out", "*one[1:]", _ONE_DTYPE),
         Same("last of several left out", "*one[1:]", _ONE_DTYPE),
         Same("part of a key dropped", "one.matrix.dtype", _ONE_DTYPE),
@@ -45,8 +43,6 @@ PATH: dict[str, tuple[Same, ...]] = {
         Same("always taken", "if ready.alike.splits", SLOWER),
         Same("never taken", "if meeting[1] == 1", SLOWER),
         Same("always taken", "if found.notes", "every Triton that is served has it"),
-        Same("always taken", "MOST_ARGUMENTS", ANEW),
-        Same("statement dropped", "super().__init__()", DICT),
     ),
     "_runtime/families.py": (
         Same("condition dropped", "self.chosen.get(M)", SLOWER, "self.choose(M)\n"),
@@ -54,8 +50,6 @@ PATH: dict[str, tuple[Same, ...]] = {
         Same("never taken", "if leading == self.last", SLOWER),
         Same("always taken", "if leading == self.last", SLOWER),
         Same("always taken", "if by_row else set()", SLOWER),
-        Same("always taken", "MOST_ROWS", ANEW),
-        Same("always taken", "MOST_REPEATS", ANEW),
         Same(
             "bound moved by one",
             "math.prod(leading) > 1",
