@@ -20,6 +20,7 @@ from gemmgen.verification.faults.host import host_families, on_the_host
 from gemmgen.verification.mutate import host_excuses, selftest
 from gemmgen.verification.mutate.host_mutants import host_mutants, on_the_device
 from gemmgen.verification.mutate.mutants import Mutant, mutants, mutated
+from gemmgen.verification.mutate.reach import noted
 from gemmgen.verification.mutate.selftest import Kill, kill_table, self_test
 from gemmgen.verification.mutate.shared_trial import callers_of, trial_plans, written
 from gemmgen.verification.run.pool import run_launches, run_properties
@@ -229,8 +230,10 @@ def test_several_results_have_the_faults_of_one() -> None:
 
 @pytest.mark.slow
 def test_kernels_by_which_shared_modules_are_tried_are_healthy(tmp_path: Path) -> None:
+    """Also with modules that note which statements are reached."""
     plans = [*trial_plans(), *(one for one, _ in callers_of(*ROW_DOT))]
-    healthy = [written(tmp_path / one.name, one, {}) for one in plans]
+    notes = {name: noted(text) for name, text in alone.shared_texts().items()}
+    healthy = [written(tmp_path / one.name, one, notes) for one in plans]
     outcomes = [
         *run_launches(healthy, "quick", 0),
         *run_properties(healthy, "cpu", "quick", 0),

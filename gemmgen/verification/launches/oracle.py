@@ -125,8 +125,11 @@ def _check_index(
     if str(values.get("INDEX")) != "int32":
         return
     for name, tensor in tensors.items():
-        sides = zip(tensor.shape, tensor.stride(), strict=True)
-        if f"{name}_ptr" in values and sum((n - 1) * s for n, s in sides) >= 2**31:
+        sides = list(zip(tensor.shape, tensor.stride(), strict=True))
+        while len(sides) > 2 and math.prod(n for n, _ in sides[:-1]) > values["M"]:
+            del sides[0]  # along which there is a launch for each
+        last = sum((n - 1) * s for n, s in sides) if tensor.numel() else 0
+        if f"{name}_ptr" in values and last >= 2**31:
             raise Wrong(f"{name} has more than 2^31 elements, its offsets 32 bits")
 
 

@@ -24,7 +24,10 @@ def _reached(line, known=set()):
         known.add(line)
         with open(__file__ + {_SUFFIX!r}, "a", encoding="utf-8") as file:
             file.write(f"{{line}}\\n")
+    return line
+_reached._dynamo_marked_constant = True
 """
+"""The function that notes: torch.compile calls it and traces nothing of it."""
 
 
 def noted(source: str) -> str:

@@ -6,8 +6,12 @@ from threading import RLock
 
 import torch
 
-_BYTES = 1 << 42
-"""Of each GPU; but for what is written they are address space alone."""
+_BYTES = 1 << 44
+"""Of each GPU; but for what is written they are address space alone.
+
+Room for thirty of the largest tensors that are tried: results that are kept keep what
+their gradients need.
+"""
 _UNIT = 512
 """Allocations start at a multiple of it, as those of torch's own allocator do."""
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # the name is Python 3.11's
