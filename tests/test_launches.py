@@ -108,7 +108,7 @@ HOLES = {
     "rows of another operand, at once": Hole(
         "families.py", "never taken", "if inputs[place].shape[0] != M"
     ),
-    "alignment forgotten": Hole("families.py", CONDITION, "bits % ALIGNED"),
+    "alignment forgotten": Hole("families.py", "never taken", "bits % ALIGNED"),
     "rows too far": Hole("families.py", CONDITION, "self.most < M"),
     "rows of another device": Hole(
         "launch_cache.py", CONDITION, "family.device == current_device()"
@@ -179,8 +179,8 @@ PLANTED = {
     ),
     "gradients forgotten": (
         "families.py",
-        "bits % ALIGNED or (family.learning and torch.is_grad_enabled())",
-        "bits % ALIGNED",
+        "(family.learning and graded) is not learning",
+        "False",
     ),
 }
 """The same of kinds that the self-test does not make: a file, a text, another."""
