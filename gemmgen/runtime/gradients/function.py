@@ -106,7 +106,8 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         needs = ctx.needs_input_grad[2:]
         if all(grad is None for grad in grads):
             return None, None, *(None for _ in needs)
-        given = filled(grads, likes) if likes else grads
+        made = filled(grads, likes) if likes else grads
+        given = [one.resolve_neg() for one in made]
         saved = [*ctx.saved_tensors, *numbers]
         if not functional:
             ctx.maybe_clear_saved_tensors()  # not if the graph is retained
