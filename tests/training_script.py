@@ -294,7 +294,7 @@ def any_results_may_have_a_gradient() -> None:
 
 @case
 def gradients_may_lie_anyhow() -> None:
-    """Expanded, as those of a sum are, turned round, or with gaps."""
+    """Expanded, as those of a sum are, turned round, with gaps, or negated views."""
     for plan in TRAINED:
         launcher, inputs = getattr(made, plan.name), drawn(plan)
         learning = tensors(inputs)
@@ -305,6 +305,7 @@ def gradients_may_lie_anyhow() -> None:
                 flat.new_ones(()).expand(flat.shape),
                 flat.mT.contiguous().mT,
                 torch.stack([flat, flat], -1)[..., 0],
+                torch._neg_view(-flat),
             )
             found = [
                 torch.autograd.grad(

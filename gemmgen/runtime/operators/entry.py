@@ -33,7 +33,7 @@ class Entry:
         if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
             return self.differentiated(keys, *inputs)
         away = moded() or transformed() or tensors[0].is_meta
-        if not (away or any(map(is_wrapped, tensors))):
+        if not (away or any(is_wrapped(one) or one.is_neg() for one in tensors)):
             return self.launch(*inputs)  # another turn would cost as much again
         return self.below(keys, *inputs)
 
