@@ -36,9 +36,9 @@ def derived_of(spec: KernelSpec, backward: Backward) -> tuple[Derived, ...]:
     if backward.kept is not None:
         found.append(_forward(spec, backward, backward.kept))
     if backward.multiplied:
-        found += [_of_lhs(spec, backward), _of_rhs(spec, backward)]
-    if backward.multiplied and backward.accumulates:
-        found.append(_added(spec, backward, found[-1]))
+        found += [_of_lhs(spec, backward), of_rhs := _of_rhs(spec, backward)]
+        if backward.accumulates:
+            found.append(_added(spec, backward, of_rhs))
     return tuple(found)
 
 
@@ -131,7 +131,7 @@ def _gemm(
 
 def _added(spec: KernelSpec, backward: Backward, gradient: Derived) -> Derived:
     """The kernel of a gradient, which adds it to another: in fp32, or in fp64."""
-    own, part = gradient.spec, f"{gradient.part}_added"
+    own, part = gradient.spec, added_part(backward)
     total = f"{MAIN_GRAD}_2" if MAIN_GRAD in gradient.operands else MAIN_GRAD
     text = f"{own.epilogue} + {total}{AXES['m', 'n'].text}"
     mine = replace(

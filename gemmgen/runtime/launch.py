@@ -182,7 +182,7 @@ def workspace(
     found = WORKSPACES.get((device.index, stream.cuda_stream))
     if found is None or found[0].numel() < words or found[1].numel() < counts:
         found = new_workspace(device, words, max(counts, 1024))
-        if not any(map(pooled, found)):
+        if not pooled(found[0]):  # nor is the other, made right after it
             WORKSPACES[device.index, stream.cuda_stream] = found
     return found
 

@@ -232,8 +232,8 @@ def _dtype_names(draft: Draft) -> list[tuple[Path, str]]:
 
 def _tiles(draft: Draft) -> tuple[Tile, ...]:
     value = _given(draft, "tiles") or AUTO
-    one = (value,) if isinstance(value, Tile) else tuple(value)
-    return () if value == AUTO else one
+    found: Any = () if value == AUTO else value
+    return (found,) if isinstance(found, Tile) else tuple(found)
 
 
 def _schedule(draft: Draft) -> tuple[str, ...]:

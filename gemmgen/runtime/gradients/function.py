@@ -103,11 +103,11 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
                 f"{gradient.kernel} has no second derivative: leave out "
                 "create_graph=True"
             )
-        needs = ctx.needs_input_grad[2:]
         if all(grad is None for grad in grads):
-            return None, None, *(None for _ in needs)
-        made = filled(grads, likes) if likes else grads
-        given = [one.resolve_neg() for one in made]
+            return (None,) * len(ctx.needs_input_grad)
+        needs = ctx.needs_input_grad[2:]
+        every = filled(grads, likes) if likes else grads
+        given = [one.resolve_neg() for one in every]  # for kernels read what is stored
         saved = [*ctx.saved_tensors, *numbers]
         if not functional:
             ctx.maybe_clear_saved_tensors()  # not if the graph is retained

@@ -21,6 +21,7 @@ from torch.distributed.tensor.parallel import ParallelStyle
 from torch.distributed.tensor.placement_types import Placement
 
 from ..operators.sharding import cut, dims
+from ..repeats import several
 from .base import KernelLinear
 
 
@@ -97,14 +98,13 @@ class KernelParallel(ParallelStyle):  # type: ignore[misc]
 
     def left(self, module: nn.Module, given: Any, returned: Any) -> Any:
         """Return results, one or several, as they are wanted."""
-        several = isinstance(returned, tuple)
         made = [
             one.redistribute(placements=[self.output_layouts], async_op=True)
-            for one in (returned if several else (returned,))
+            for one in several(returned)
         ]
         if self.use_local_output:
             made = [one.to_local() for one in made]
-        return tuple(made) if several else made[0]
+        return tuple(made) if len(made) > 1 else made[0]
 
     def placed(self, axes: str, leading: int = 1) -> Placement:
         """Return how an argument of such axes goes into the product."""

@@ -14,7 +14,7 @@ from ..launch_cache import MOST_CALLS, current_device, tracing
 from ..packed import likenesses
 from ..repeats import looked_at, several
 from ..replay import Replay, hooked, replaying, run
-from ..support import index_dtype, num_sms, profiled, special
+from ..support import Bounded, index_dtype, num_sms, profiled, special
 from ..tile import ANY, Tile, cdiv, stride_name
 from .entry import Entry, define
 from .registry import returned, slot_of
@@ -59,7 +59,7 @@ class Elementwise(Entry):
         slot, new = slot_of(function, name, schema, own)
         super().__init__(slot, name, own)
         self.triton_kernel = kernel
-        self.replays: dict[tuple, tuple[int | None, Replay]] = {}
+        self.replays: dict[tuple, tuple[int | None, Replay]] = Bounded(MOST_CALLS)
         slot.keep(self)
         if new:
             define(slot)
@@ -169,8 +169,6 @@ class Elementwise(Entry):
         launch = self.planned(sizes, given, stored)
         found = run(launch)
         if found:
-            if len(self.replays) >= MOST_CALLS:
-                self.replays.clear()
             replay = replaying(launch, found, likenesses(launch, found))
             self.replays[key] = launch.device.index, replay
 

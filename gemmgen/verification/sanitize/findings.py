@@ -26,9 +26,9 @@ Files = Mapping[str, Sequence[str]]
 """The lines of files, by their names."""
 _ACCESS = re.compile(r"access at \S+ in ([^\s:]+):(\d+)")
 _DISPATCH = (
-    *("def ", "if NUM_WGS == ", "gl.warp_specialize(", "specialize(", "run_roles("),
+    "def ", "if NUM_WGS == ", "gl.warp_specialize(", "specialize(", "run_roles(",
     "consume(",
-)
+)  # fmt: skip
 _BACKTRACE = re.compile(r"Saved host backtrace|Host Frame")
 _MOST_LINES = 12
 
