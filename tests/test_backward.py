@@ -1,14 +1,12 @@
 """Whole backwards: gradcheck, bounds, and faults that these must find."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gemmgen.output import builder
+from tests import forked
 from tests.slow import all_but
 
 HEAD = "gemmgen: 1\ntargets: [sm_80]\ndefaults: {schedule: tiled, grad: true, "
@@ -36,12 +34,7 @@ SCRIPT = Path(__file__).with_name("backward_script.py")
 
 def judged(folder: Path, spec: Path) -> str:
     """What is wrong with the gradients of the kernels in a folder."""
-    done = subprocess.run(
-        [sys.executable, SCRIPT, folder, spec],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
+    done = forked.python(folder, SCRIPT, folder, spec)
     return done.stdout + done.stderr[-2000:]
 
 

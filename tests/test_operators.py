@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from gemmgen.output import builder
-from tests.cases import in_interpreter, names_in, said_by
+from tests.cases import in_interpreter, in_new_process, names_in, said_by
 from tests.once import once
 
 NAMES = names_in("operators_script")
@@ -191,4 +191,4 @@ heavy = {"torch._dynamo", "torch._inductor", "torch.distributed.tensor", "sympy"
 assert not heavy & (set(sys.modules) - before), heavy & (set(sys.modules) - before)
 """
     before = "import torch, triton, sys; before = set(sys.modules)\n"
-    in_interpreter(home, "-c", before + code)
+    in_new_process(home, "-c", before + code)

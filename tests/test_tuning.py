@@ -2,8 +2,6 @@
 
 import ast
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
@@ -40,6 +38,7 @@ from gemmgen.tuning.candidates import (  # noqa: E402
 )
 from gemmgen.tuning.measured_table import _passing, rules_for  # noqa: E402
 from gemmgen.tuning.trial import Trial  # noqa: E402
+from tests import forked  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402
 from tests.slow import all_but  # noqa: E402
 
@@ -344,8 +343,6 @@ def test_tensors_that_no_descriptor_can_describe_race_pointers() -> None:
 
 
 INTERPRETED = """
-import sys
-sys.path.insert(0, sys.argv[1])
 from gemmgen.verification.interpret import interpreter
 interpreter.mend()
 from gemmgen.measurement import Timing
@@ -355,6 +352,7 @@ from gemmgen.spec.parse import parse
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.select.tile_text import format_tile, parse_tile
 from gemmgen.tuning import trial
+from tests import forked  # noqa: E402
 from tests.fake_device import FakeDevice
 
 def race_once(calls, device, **options):  # the interpreter is slow
@@ -379,15 +377,8 @@ print(one.left_out)
 """
 
 
-def test_a_trial_launches_the_tiles_themselves(tmp_path: Path) -> None:
-    script = tmp_path / "trial.py"
-    script.write_text(INTERPRETED)
-    done = subprocess.run(
-        [sys.executable, str(script), str(ROOT)],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
+def test_a_trial_launches_the_tiles_themselves() -> None:
+    done = forked.python(ROOT, "-c", INTERPRETED)
     assert done.stdout.splitlines() == [
         "['gemv', 'persistent', 'split_k', 'tiled', 'tma']",
         "['gemv', 'split_k', 'tiled']",
