@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,11 @@ def refused(call: Callable[[], Any], *words: str) -> None:
         raise AssertionError("not refused")
 
 
-def run_all() -> None:
-    """Run every case: a line has its name and what went wrong, both as Python does."""
+def run_all(names: Collection[str] = CASES) -> None:
+    """Run cases: a line has a name and what went wrong, both as Python has it."""
     answers, sys.stdout = sys.stdout, sys.stderr
-    for name, check in CASES.items():
-        said = ""
+    for name in names:
+        check, said = CASES[name], ""
         try:
             check()
         except BaseException:
