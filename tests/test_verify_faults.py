@@ -333,9 +333,8 @@ def test_a_kernel_that_takes_too_much_memory_is_ended(
 def test_what_does_not_compile_is_told_apart(tmp_path: Path) -> None:
     wrong = Fault("plain", "tl.zeros((BLOCK_M, BLOCK_N)", "tl.zeros((BLOCK_M, 3)")
     one = subject(tmp_path / "own", PLANS["plain"], partial(planted, wrong))
-    compiled = worker._compiled(
-        one.plan, {"path": str(one.path), "share": (0, 1)}, print
-    )
+    order = {"path": str(one.path), "share": (0, 1)}
+    compiled = worker._compiled(one.plan, order, print)
     assert (compiled.check, compiled.status) == ("compiled", "compile error")
 
 
