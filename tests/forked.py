@@ -47,14 +47,19 @@ def python(
 
 @cache
 def _server() -> "subprocess.Popen[str]":
-    """The process that forks, which ends with this one."""
-    server = subprocess.Popen(
+    """The process that forks."""
+    return subprocess.Popen(
         [sys.executable, "-c", "from tests.forked import serve; serve()"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
         env={**os.environ, **_ALWAYS},
     )  # fmt: skip
-    atexit.register(server.communicate)
-    return server
+
+
+def stop() -> None:
+    """End the process that forks, if there is one."""
+    if _server.cache_info().currsize:
+        _server().communicate()
+        _server.cache_clear()
 
 
 def serve() -> None:
