@@ -1,4 +1,4 @@
-"""Python in Triton's interpreter, without waiting each time for torch to be imported.
+"""Python commands that need not wait until modules are imported: forked from what has.
 
 Importing torch, its compiler and Triton takes three seconds, longer than most of what
 tests run there. One process has imported them, and forks another for each command.
@@ -6,6 +6,7 @@ tests run there. One process has imported them, and forks another for each comma
 
 import atexit
 import gc
+import importlib
 import json
 import os
 import runpy
@@ -15,24 +16,41 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
-_ALWAYS = {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+INTERPRETER = ("torch._dynamo", "triton.language")
+"""For kernels in Triton's interpreter."""
+COMMAND_LINE = ("gemmgen.cli.main", "gemmgen.cli.commands")
+
+
+@dataclass(frozen=True)
+class Done:
+    """How a command ended: exit code, CPU seconds, most memory, what it said."""
+
+    returncode: int
+    seconds: float
+    bytes: int
+    stdout: str
+    stderr: str
 
 
 def python(
-    folder: Path, *command: str | Path, **variables: str
-) -> "subprocess.CompletedProcess[str]":
-    """Run a command as Python takes it, in a folder: what it prints, and its exit.
+    folder: Path,
+    *command: str | Path,
+    modules: Sequence[str] = INTERPRETER,
+    **variables: str,
+) -> Done:
+    """Run a command as Python takes it, in a folder.
 
-    With `variables` beside those of this process. Of what may be imported, torch and
-    Triton have been; this repository comes before all but the command's own folder.
+    With `variables` beside those of this process. Of what may be imported, `modules`
+    have been; this repository comes before all but the command's own folder.
     """
-    server = _server()
+    server = _server(*modules)
     assert server.stdin is not None and server.stdout is not None
     order: dict[str, Any] = {"folder": str(folder), "command": list(map(str, command))}
     order["variables"] = {**os.environ, **_ALWAYS, **variables}
@@ -40,41 +58,47 @@ def python(
         order["files"] = [os.devnull, out.name, err.name]
         server.stdin.write(json.dumps(order) + "\n")
         server.stdin.flush()
-        code = int(server.stdout.readline())
-        said = [stream.read().decode() for stream in (out, err)]
-    return subprocess.CompletedProcess(command, code, *said)
+        ended = json.loads(server.stdout.readline())
+        return Done(*ended, *(stream.read().decode() for stream in (out, err)))
+
+
+_ALWAYS = {"TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)}
+_started: list["subprocess.Popen[str]"] = []
 
 
 @cache
-def _server() -> "subprocess.Popen[str]":
-    """The process that forks."""
-    return subprocess.Popen(
-        [sys.executable, "-c", "from tests.forked import serve; serve()"],
+def _server(*modules: str) -> "subprocess.Popen[str]":
+    """The process that forks, with these modules."""
+    code = "import sys; from tests.forked import serve; serve(*sys.argv[1:])"
+    server = subprocess.Popen(
+        [sys.executable, "-c", code, *modules],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
         env={**os.environ, **_ALWAYS},
     )  # fmt: skip
+    _started.append(server)
+    return server
 
 
 def stop() -> None:
-    """End the process that forks, if there is one."""
-    if _server.cache_info().currsize:
-        _server().communicate()
-        _server.cache_clear()
+    """End the processes that fork."""
+    while _started:
+        _started.pop().communicate()
+    _server.cache_clear()
 
 
-def serve() -> None:
-    """Answer each line, a command, with the exit code of the process that ran it."""
-    import torch._dynamo  # noqa: F401
-    import triton.language  # noqa: F401
-
+def serve(*modules: str) -> None:
+    """Answer each line, a command, with how the process ended that ran it."""
+    for module in modules:
+        importlib.import_module(module)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()
     for line in sys.stdin:
         child = os.fork()
         if not child:
             _become(**json.loads(line))
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)
+        _, status, used = os.wait4(child, 0)
+        seconds, code = used.ru_utime + used.ru_stime, os.waitstatus_to_exitcode(status)
+        print(json.dumps([code, seconds, used.ru_maxrss * 1024]), flush=True)
 
 
 def _become(
