@@ -12,7 +12,8 @@ from gemmgen.render.meanings import NameTaken
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
 from tests.cases import names_in, said_by
-from tests.once import once
+from tests.once import asked, once
+from tests.slow import all_but
 
 HEAD = "gemmgen: 1\ntargets: [sm_80]\ndefaults: {op: linear, module: true, dtype: fp64,"
 HEAD += " schedule: tiled, tiles: {m: 16, n: 16, k: 16}}\nkernels:\n"
@@ -128,20 +129,26 @@ def test_a_module_that_was_edited_or_lost_is_drift(tmp_path: Path) -> None:
         assert file.read_text() == text
 
 
+NAMES = names_in("layers_script")
+FAST = set(NAMES) - {"every_fault_of_a_module_is_found"}
+
+
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What went wrong in each case of the script."""
+def said(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """What went wrong in each case whose test runs."""
     pytest.importorskip("torch")
     pytest.importorskip("triton")
 
     def run(folder: Path) -> dict[str, str]:
         (folder / "spec.yaml").write_text(SPEC)
         builder.build([folder / "spec.yaml"], folder / "made")
-        return said_by("layers_script", folder)
+        return said_by("layers_script", folder, *asked(request))
 
     return once(tmp_path_factory, "layers", run)
 
 
-@pytest.mark.parametrize("name", names_in("layers_script"))
+@pytest.mark.parametrize("name", all_but(FAST, NAMES))
 def test_what_a_model_does_with_modules(said: dict[str, str], name: str) -> None:
     assert said[name] == "", said[name]

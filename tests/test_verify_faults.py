@@ -229,7 +229,8 @@ def verified(names: Sequence[str], root: Path) -> dict[str, Outcome]:
     return dict(zip(names, found, strict=True))
 
 
-@pytest.mark.parametrize("name", all_but({"pair"}, PLANS))
+@pytest.mark.slow  # as in test_verification.py
+@pytest.mark.parametrize("name", PLANS)
 def test_a_healthy_kernel_passes(name: str, outcomes: dict[str, Outcome]) -> None:
     outcome = outcomes[name]
     assert (outcome.status, outcome.detail) == ("passed", "")
@@ -311,6 +312,7 @@ def test_a_kernel_that_hangs_is_ended(
     assert done == found
 
 
+@pytest.mark.slow
 def test_a_kernel_that_takes_too_much_memory_is_ended(
     tmp_path: Path, clock: HangClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
