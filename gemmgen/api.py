@@ -23,7 +23,7 @@ from gemmgen.output.builder import Report, build, check, outputs
 from gemmgen.output.job import source_name
 from gemmgen.render.meanings import NameTaken
 from gemmgen.select.plan import Plan, load
-from gemmgen.select.tuning_file import tunings_for
+from gemmgen.select.tuned.tuning_file import tunings_for
 from gemmgen.spec.shapes import Shape
 
 if TYPE_CHECKING:

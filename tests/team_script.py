@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gemmgen.cli.main import main
-from gemmgen.select import tuning_file
+from gemmgen.select.tuned import tuning_file
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning import session, team
 from tests.cases import case, run_all

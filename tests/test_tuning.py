@@ -23,11 +23,11 @@ from gemmgen.hardware.targets import TARGETS  # noqa: E402
 from gemmgen.schedules import SCHEDULES, schedule_of  # noqa: E402
 from gemmgen.schedules.parts.memory import accumulator_registers  # noqa: E402
 from gemmgen.schedules.parts.tile import GROUP_M, Tile  # noqa: E402
-from gemmgen.select import tuning_file  # noqa: E402
-from gemmgen.select.decision_list import ANY, Rule  # noqa: E402
 from gemmgen.select.model_table import describes_operands  # noqa: E402
 from gemmgen.select.plan import Plan, plans  # noqa: E402
-from gemmgen.select.tile_text import format_tile, parse_tile  # noqa: E402
+from gemmgen.select.tuned import tuning_file  # noqa: E402
+from gemmgen.select.tuned.decision_list import ANY, Rule  # noqa: E402
+from gemmgen.select.tuned.tile_text import format_tile, parse_tile  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402
 from gemmgen.spec.shapes import Shape  # noqa: E402
 from gemmgen.tuning import session  # noqa: E402
@@ -353,7 +353,7 @@ from gemmgen.select.plan import plans
 from gemmgen.spec.shapes import Shape
 from gemmgen.spec.parse import parse
 from gemmgen.hardware.targets import TARGETS
-from gemmgen.select.tile_text import format_tile, parse_tile
+from gemmgen.select.tuned.tile_text import format_tile, parse_tile
 from gemmgen.tuning import trial
 from tests.fake_device import FakeDevice
 

@@ -13,11 +13,11 @@ from gemmgen.base.errors import SpecErrors, UsageError
 from gemmgen.cli.main import main
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select import tuning_file
-from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.plan import load
-from gemmgen.select.tile_text import format_tile
-from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.select.tuned import tuning_file
+from gemmgen.select.tuned.decision_list import ANY, Rule
+from gemmgen.select.tuned.tile_text import format_tile
+from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import LARGEST, Shape
 from tests.test_tile_text import tiles

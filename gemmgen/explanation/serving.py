@@ -14,12 +14,12 @@ from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.schedules import SCHEDULES, described, named, schedule_of, why_not
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.costs import Timed
 from gemmgen.select.model_table import describes_operands, serves
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
-from gemmgen.select.tile_text import format_tile
-from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.select.tuned.costs import Timed
+from gemmgen.select.tuned.tile_text import format_tile
+from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.schema import AUTO
 from gemmgen.spec.shapes import Shape
 from gemmgen.tables.dtypes import DTYPES

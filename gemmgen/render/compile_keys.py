@@ -16,7 +16,7 @@ from gemmgen.render.parts import file_of
 from gemmgen.schedules import SCHEDULES, described, schedule_of
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
-from gemmgen.select.tile_text import format_tile
+from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.tables.dtypes import DTYPES
 
 ONE, SIXTEEN, OTHER = "1", "16", "any"

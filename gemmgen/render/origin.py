@@ -10,7 +10,7 @@ from gemmgen.hardware.targets import TARGETS
 from gemmgen.render.docs import Description
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Table
-from gemmgen.select.tile_text import format_tile
+from gemmgen.select.tuned.tile_text import format_tile
 
 
 def fingerprint(plan: Plan) -> str:

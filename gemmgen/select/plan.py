@@ -24,10 +24,10 @@ from gemmgen.problem.workload import product_of
 from gemmgen.schedules import SCHEDULES, by_file
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 from gemmgen.select.arithmetic import out_and_accumulator, precision_of
-from gemmgen.select.costs import Costs, costed_as
 from gemmgen.select.table import BY_ARCHITECTURE, Row, Table
 from gemmgen.select.tiling import choose, schedule_text, tiles_text
-from gemmgen.select.tuning_file import Tuning, costs_by_target, tunings_for
+from gemmgen.select.tuned.costs import Costs, costed_as
+from gemmgen.select.tuned.tuning_file import Tuning, costs_by_target, tunings_for
 from gemmgen.spec.parse import KernelSpec, Spec, read
 from gemmgen.tables.operations import OPERATIONS
 from gemmgen.tables.scalings import SCALINGS

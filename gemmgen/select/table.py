@@ -6,9 +6,9 @@ from gemmgen.cost.resources import shared_memory
 from gemmgen.hardware.targets import TARGETS, Rates, Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Tile, nearest_fitting
-from gemmgen.select.costs import Timed
-from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.model_table import modelled, narrow
+from gemmgen.select.tuned.costs import Timed
+from gemmgen.select.tuned.decision_list import ANY, Rule
 
 
 @dataclass(frozen=True)

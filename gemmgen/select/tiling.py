@@ -10,14 +10,14 @@ from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of, why_not
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
-from gemmgen.select.costs import Costs
-from gemmgen.select.decision_list import Rule
 from gemmgen.select.fallback_tiles import fallback_tiles
 from gemmgen.select.listed_tiles import completed, misfits, serving
 from gemmgen.select.model_table import describes_operands
 from gemmgen.select.schedule_tiles import holds, schedule_tiles
 from gemmgen.select.table import Row, Table, row
-from gemmgen.select.tuning_file import Measured
+from gemmgen.select.tuned.costs import Costs
+from gemmgen.select.tuned.decision_list import Rule
+from gemmgen.select.tuned.tuning_file import Measured
 from gemmgen.spec.parse import KernelSpec
 from gemmgen.spec.schema import AUTO
 from gemmgen.tables.layouts import LAYOUTS

@@ -9,10 +9,10 @@ from gemmgen.base.errors import UsageError
 from gemmgen.cost.time import predicted_time
 from gemmgen.hardware.targets import TARGETS, Rates, Target
 from gemmgen.schedules.parts.tile import Product, Tile
-from gemmgen.select import tuning_file
-from gemmgen.select.costs import costed_as
 from gemmgen.select.plan import Plan, load
-from gemmgen.select.tuning_file import Tuning
+from gemmgen.select.tuned import tuning_file
+from gemmgen.select.tuned.costs import costed_as
+from gemmgen.select.tuned.tuning_file import Tuning
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.record import measured, write
 

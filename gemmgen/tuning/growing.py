@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.record import rewrite
 from gemmgen.tuning.team import Found, Task

@@ -9,7 +9,7 @@ from gemmgen.base.tree import pinned
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
-from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.measured_table import rules_for, unaligned_rules
 

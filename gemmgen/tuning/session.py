@@ -15,11 +15,11 @@ from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.measurement import Gpu, environment
 from gemmgen.measurement.gpu import architecture, require
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select import tuning_file
-from gemmgen.select.costs import costed_as
 from gemmgen.select.plan import Plan, load
-from gemmgen.select.tile_text import format_tile
-from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.select.tuned import tuning_file
+from gemmgen.select.tuned.costs import costed_as
+from gemmgen.select.tuned.tile_text import format_tile
+from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.costs import kinds, with_costs

@@ -22,7 +22,7 @@ from gemmgen.schedules import SCHEDULES, described
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
-from gemmgen.select.tile_text import format_tile
+from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.candidates import AS_SLOW, KEPT, at_shape, candidates
 from gemmgen.verification.example import subject

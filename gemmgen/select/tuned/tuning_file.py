@@ -22,10 +22,10 @@ from gemmgen.base.version import tuning_root
 from gemmgen.hardware.gpus import target_named
 from gemmgen.hardware.targets import TARGETS, Rates
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.costs import Costs, costs_text, read_costs
-from gemmgen.select.decision_list import ANY, Rule
-from gemmgen.select.tile_text import format_tile
-from gemmgen.select.tuning_values import (
+from gemmgen.select.tuned.costs import Costs, costs_text, read_costs
+from gemmgen.select.tuned.decision_list import ANY, Rule
+from gemmgen.select.tuned.tile_text import format_tile
+from gemmgen.select.tuned.tuning_values import (
     check_keys,
     entries,
     number,
