@@ -42,10 +42,10 @@ class Logged(Raced):
     at: Mapping[str, Callable[[], None]] = {}
     raced: list[str] = []  # noqa: RUF012 (of one process)
 
-    def race(self, shape: Shape) -> Any:
+    def race(self, shape: Shape, usual: Any = ()) -> Any:
         self.at.get(str(shape), lambda: None)()
         self.raced.append(f"{self.plan.name} {shape}")
-        return super().race(shape)
+        return super().race(shape, usual)
 
 
 def process(rank: int, port: int, gpu: tuple[str, str]) -> Left:

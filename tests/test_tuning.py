@@ -4,7 +4,7 @@ import ast
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -431,7 +431,7 @@ class Raced:
         self.left_out: dict[Tile, str] = dict(self.left_out_of_all)
         self.log.append(plan.name)
 
-    def race(self, shape: Shape) -> Mapping[Tile, float]:
+    def race(self, shape: Shape, usual: Collection[Tile] = ()) -> Mapping[Tile, float]:
         if str(shape) == self.stop_at:
             raise KeyboardInterrupt
         self.log.append(str(shape))

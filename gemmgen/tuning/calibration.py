@@ -71,7 +71,7 @@ def calibrate(specs: Sequence[Path], on_step: OnStep | None = None) -> dict[Path
         for name, known in tuning.kernels.items():
             if name in plans:
                 costs = costed_as(plans[name].product) in tuning.costs
-                again = measured(plans[name], target, known.times, costs)
+                again = measured(plans[name], target, known.times, known.layers, costs)
                 tuning = write(path, tuning, name, again)
     return fits
 

@@ -59,7 +59,7 @@ def kinds(
             continue
         product = plans[name].product
         tried = set(filter(_costed, searched(plans[name], target)))
-        for shape, times in measured.times.items():
+        for shape, times in measured.spread.items():
             known = {tile: time for tile, time in times.items() if tile in tried}
             if known and shape.m >= _ROWS and shape.n >= _COLUMNS:
                 # The slowest may have been left out, and else those that were far off.
