@@ -219,6 +219,8 @@ def layered(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
 
     monkeypatch.setattr(Raced, "race", race)
     Path("layers.yaml").write_text(LIST)
+    text = Path("spec.yaml").read_text()
+    Path("spec.yaml").write_text(text.replace("sm_90]", "sm_90, sm_100]"))
     return home
 
 

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from gemmgen.base.names import WIDTH, grouped
 from gemmgen.render.parts import shared
@@ -33,7 +34,7 @@ class TableText:
         full = "One that asks for FULL waves takes sizes whose tiles keep all SMs busy."
         layers = "Rows of a layer come first: they serve its N and K alone."
         told = [
-            *([layers] if self.layers else []),
+            *([layers] if any(row.pin for row in self.plan.rows) else []),
             *([costs] if self.timed else []),
             "GPUs that do not have a tile's bytes of shared memory pass it over.",
             *([full] if self.full else []),
@@ -77,27 +78,35 @@ class TableText:
 
     @property
     def rows(self) -> list[str]:
-        """The rows for all sizes, their columns aligned under their names."""
+        """The dispatch table, its columns aligned under their names.
+
+        A target's layers stand before its other rows, in columns of their own.
+        """
         more = ["waves"] if self.full or self.timed else []
         more += _COSTS if self.timed else []
-        width = len(_COLUMNS) + len(more)
-        rows = [row for row in self.plan.rows if not row.pin]
-        cells = [_cells(row, self.plan.product)[:width] for row in rows]
-        return _aligned([[*_COLUMNS, *more], *cells])
+        names = [*_COLUMNS, *more]
+        plain = [self._cells(row, len(names)) for row in self.plan.rows if not row.pin]
+        heads, *lines = _aligned([names, *plain])
+        left, found = iter(lines), list[str]()
+        for pinned, rows in groupby(self.plan.rows, key=lambda row: bool(row.pin)):
+            if pinned:
+                found += ["# Layers:", *self._layers([*rows]), "# All others:"]
+            else:
+                found += [heads, *(next(left) for _ in rows)]
+        return found
 
-    @property
-    def layers(self) -> list[str]:
-        """The rows for layers that were timed, in the same way, before those."""
-        rows = [(row, row.pin) for row in self.plan.rows if row.pin]
+    def _layers(self, rows: Sequence[Row]) -> list[str]:
+        """The rows of a target's layers, each with what was timed."""
+        pairs = [(row, row.pin) for row in rows if row.pin]
+        width = len(_COLUMNS)
         cells = [
-            [*_cells(row, self.plan.product)[: len(_COLUMNS)], f"from_rows={pin.least}"]
-            for row, pin in rows
+            [*self._cells(row, width), f"from_rows={pin.least}"] for row, pin in pairs
         ]
-        if not cells:
-            return []
         heads, *lines = _aligned([[*_COLUMNS, ""], *cells])
-        told = map(_with_times, lines, (pin for _, pin in rows))
-        return [heads.rstrip(), *told, "# All other calls:"]
+        return [heads.rstrip(), *map(_with_times, lines, (pin for _, pin in pairs))]
+
+    def _cells(self, row: Row, width: int) -> list[str]:
+        return _cells(row, self.plan.product)[:width]
 
 
 _COLUMNS = (
