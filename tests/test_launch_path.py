@@ -8,6 +8,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,7 @@ import triton.language as tl  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from gemmgen.output.folder import SHARED  # noqa: E402
+from gemmgen.runtime.gradients import function  # noqa: E402
 from gemmgen.schedules import SCHEDULES  # noqa: E402
 from generated._runtime import (  # noqa: E402
     checks,
@@ -36,7 +37,6 @@ from generated._runtime import (  # noqa: E402
 )  # fmt: skip
 from generated._runtime import table as table_  # noqa: E402
 from generated._runtime import tile as tile_  # noqa: E402
-from generated._runtime.gradients import function  # noqa: E402
 
 CPU = torch.device("cpu")
 ANY = tile_.ANY
@@ -1146,5 +1146,5 @@ def test_the_last_element_decides_not_the_count() -> None:
 
 
 def test_the_shared_modules_import_without_a_gpu() -> None:
-    for name in SHARED:
-        assert importlib.import_module(f"generated.{name[:-3].replace('/', '.')}")
+    for path in Path("generated/_runtime").rglob("*.py"):
+        assert importlib.import_module(".".join(path.with_suffix("").parts))

@@ -178,7 +178,7 @@ class GradEpilogueText(GradientText):
         taken = {
             "device": ["span"],
             "functions": sorted(one for one in called if not OPS[one].in_place),
-            "operators.elementwise": ["Elementwise"],
+            "gradients.elementwise": ["Elementwise"],
         }
         return [
             (shared(self.plan, file), found) for file, found in taken.items() if found

@@ -207,6 +207,14 @@ def check_gradient(kernel: str, name: str, tensor: torch.Tensor) -> None:
         )
 
 
+def refuse_out(kernel: str, name: str) -> None:
+    """Raise ValueError for given memory, whose history autograd would not know."""
+    raise ValueError(
+        f"{kernel}: {name} must not require a gradient where out is given: leave that "
+        "away, or call under torch.no_grad()"
+    )
+
+
 def fits(found: torch.Size, wanted: tuple) -> bool:
     """Return whether a shape has the wanted rank and sizes."""
     if found == wanted:

@@ -14,7 +14,6 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 import torch
 
 from .families import Family, Latest, Warmed, warm_up
-from .gradients.function import Gradient
 from .launch import addresses_of
 from .repeats import (
     Repeat,
@@ -67,13 +66,13 @@ class Cached(Protocol[P, R]):
 
 
 def launch_cache(
-    *by_row: str, gradient: Gradient | None = None
+    *by_row: str, gradient: Any = None
 ) -> Callable[[Callable[P, R]], Cached[P, R]]:
     """Return what makes a launcher remember what it decided for a signature.
 
     The arguments `by_row`, the first of them a matrix, have a row, or a number, for
     each row of the results: calls that differ in rows alone are decided together. A
-    call of which somebody asks the `gradient` goes through autograd.
+    call of which somebody asks the `gradient`, a `Gradient`, goes through autograd.
     """
 
     def cached(launcher: Callable[P, R]) -> Cached[P, R]:
@@ -153,7 +152,7 @@ class Memory:
         launcher: Any,
         names: Sequence[str],
         by_row: Sequence[str],
-        gradient: Gradient | None,
+        gradient: Any,
     ) -> None:
         """Remember nothing yet; `by_row` are the arguments with rows."""
         self.launcher = launcher

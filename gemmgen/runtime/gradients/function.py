@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..checks import refuse_out
 from ..support import transformed
 
 
@@ -161,14 +162,6 @@ def handed_over(values: list[Any]) -> Iterator[Any]:
     """
     while values:
         yield values.pop(0)
-
-
-def refuse_out(kernel: str, name: str) -> None:
-    """Raise ValueError for given memory, whose history autograd would not know."""
-    raise ValueError(
-        f"{kernel}: {name} must not require a gradient where out is given: leave that "
-        "away, or call under torch.no_grad()"
-    )
 
 
 def filled(grads: Sequence[Any], likes: Sequence[Any]) -> list[torch.Tensor]:

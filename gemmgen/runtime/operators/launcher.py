@@ -1,11 +1,10 @@
 """What the file of a launcher is written with: its decorator, and what that needs."""
 
 from collections.abc import Callable, Collection
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from ..checks import Checks
 from ..dispatch import Launches
-from ..gradients.function import Gradient
 from ..launch_cache import Cached, launch_cache
 from ..support import rows
 from .operator import torch_operator
@@ -19,7 +18,7 @@ R = TypeVar("R", covariant=True)
 def launcher(
     launches: Launches,
     *by_row: str,
-    gradient: Gradient | None = None,
+    gradient: Any = None,
     linear_in: Collection[str] | None = None,
 ) -> Callable[[Callable[P, R]], Cached[P, R]]:
     """Return what makes a function a launcher: it remembers its calls.

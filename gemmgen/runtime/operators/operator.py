@@ -13,9 +13,8 @@ from typing import Any, TypeVar
 import torch
 from torch.utils.flop_counter import register_flop_formula
 
-from ..checks import Checks, check_gradient, fits
+from ..checks import Checks, check_gradient, fits, refuse_out
 from ..dispatch import Launches
-from ..gradients.function import refuse_out
 from ..launch_cache import tracing
 from ..repeats import several
 from ..support import dry, profiled, transformed, watched

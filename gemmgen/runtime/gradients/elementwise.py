@@ -11,14 +11,14 @@ import torch
 from ..dispatch import function_of, parameters
 from ..launch import Launch, addresses_of
 from ..launch_cache import MOST_CALLS, current_device, tracing
+from ..operators.entry import Entry, define
+from ..operators.registry import returned, slot_of
+from ..operators.sharding import Axes
 from ..packed import likenesses
 from ..repeats import looked_at, several
 from ..replay import Replay, hooked, replaying, run
 from ..support import Bounded, index_dtype, num_sms, profiled, special
 from ..tile import ANY, Tile, cdiv, stride_name
-from .entry import Entry, define
-from .registry import returned, slot_of
-from .sharding import Axes
 
 # On an H100 the gradients of gelu and a bias at 8192x14336 take 249 us with 8 programs
 # an SM, torch.add of as many bytes 235; other tiles, loads in stages, hints to caches
