@@ -17,7 +17,7 @@ from gemmgen.render.parts import file_of, stems
 from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import load
 from gemmgen.select.table import Row
-from gemmgen.select.tile_text import parse_tile
+from gemmgen.select.tuned.tile_text import parse_tile
 from gemmgen.verification.basics.failure import fault_of
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.example import subject

@@ -112,7 +112,7 @@ def serving(
     """
     able: dict[str, bool] = {}
     for tile in running(tiles, compute_capability(device), shared_memory(device)):
-        if N > tile.N or K > tile.K or cdiv(N, tile.n) > LONGEST_GRID:
+        if not tile.fits(N, K) or cdiv(N, tile.n) > LONGEST_GRID:
             continue
         name = tile.schedule
         if name not in able:
@@ -129,7 +129,7 @@ def best(tiles: Iterable[Tile], sizes: Sizes, sms: int) -> Tile | None:
     M, N, K = sizes
     timed: list[Tile] = []
     for tile in tiles:
-        if M > tile.M:
+        if not tile.from_rows <= M <= tile.M:
             continue
         if tile.rates:
             timed.append(tile)
