@@ -41,10 +41,9 @@ def multiply(
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
     LEFT_IN_REGISTERS: gl.constexpr, CONSUMER: gl.constexpr,
 ):  # fmt: skip
-    """The K loop of a tile, which empties each stage for the producer.
+    """The K loop of a tile: a sum for each piece of COLUMNS, and the next `k_iter`.
 
-    Returns a sum for each piece of COLUMNS, and `k_iter`, which counts K blocks;
-    `wave` counts the consumer's tiles.
+    `k_iter` counts K blocks, `wave` the consumer's tiles.
     """
     a_smem, b_smem, full, empty, order = loads
     left_smem, right_smem = (b_smem, a_smem) if SWAP_AB else (a_smem, b_smem)
