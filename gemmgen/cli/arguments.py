@@ -100,7 +100,7 @@ def _add_tune(commands: "Commands[argparse.ArgumentParser]") -> None:
     tune.add_argument(
         "--layers", type=Path, metavar="FILE",
         help="YAML map from a kernel to a list of layers, NxK, or MxNxK for those of "
-        "at most M rows; each is timed at some two dozen rows",
+        "at most M rows; each is timed at some 30 numbers of rows",
     )  # fmt: skip
     tune.add_argument("--only", metavar="GLOB", help="only kernels of such names")
     tune.add_argument(

@@ -11,10 +11,11 @@ from gemmgen.spec.shapes import Layer, Shape
 from gemmgen.tuning.course import Course, course_of
 
 LADDER = (
-    *(1, 8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512),
-    *(640, 768, 1024, 1536, 2048, 4096, 8192, 16384),
+    *(1, 8, 16, 32, 48, 64, 72, 96, 104, 128, 136, 144, 160, 192, 208, 224, 256),
+    *(272, 320, 384, 448, 512, 640, 768, 1024, 1536, 2048, 4096, 8192, 16384),
 )
-"""Rows that layers are timed at: closer where a side of a tile may just hold them."""
+"""Rows that layers are timed at: those that sides of tiles, or two of them, just hold,
+up to 320."""
 _MOST_FLOPS, _MOST_RESULTS = 2e12, 2**27
 """2 M N K and M N of what is timed: above, tiles differ in little but their waves."""
 

@@ -55,10 +55,9 @@ def tune(
     """Measure the kernels of the specs and return the file that was written.
 
     It is written after every shape, so an interrupted run goes on where it stopped;
-    `fresh` measures the shapes again. `only` is a pattern of kernel names. Layers are
-    timed at a ladder of rows; without a file of shapes nothing else is. What is told is
-    as in `gemmgen.tune`. The processes of a job share the shapes; the first of them
-    writes the file, and tells.
+    `fresh` measures the shapes again. `only` is a pattern of kernel names. With layers
+    alone nothing else is timed. What is told is as in `gemmgen.tune`. The processes of
+    a job share the shapes; the first of them writes the file, and tells.
     """
     require("tune")
     with gathered() as team:
@@ -68,22 +67,28 @@ def tune(
         layers = shapes.read(layers_file, plans, shapes.LAYERS) if layers_file else {}
         wanted = _wanted(_given(plans, shapes_file, layers), plans, target, only)
         path, before = _before(specs[0], Tuning(made["gpu"], target.name, made, {}))
-        before = _with_layers(before, {name: layers.get(name, ()) for name in wanted})
         trials = _Trials(plans, target, layers)
         if team.rank:
             _help(team, trials)
             return path
-        tuning = replace(before, target=target.name, made=made)
+        tuning = _begun(before, target, made, wanted, layers)
         known = _known(before, made, wanted, fresh)
         file = Growing(path, tuning, known, wanted, on_done)
         if on_planned:
             on_planned(len(file.missing))
         _lead(team, trials, file, on_left_out)
         tuning = with_costs(file.tuning, plans, target, on_fitted)
-        rewrite(path, tuning)
-        # By the choice that follows from that: plans have it from the file.
-        rewrite(path, with_pins(tuning, _plans(specs), target, on_fitted))
+        _settle(path, tuning, specs, on_fitted)
     return path
+
+
+def _settle(
+    path: Path, tuning: Tuning, specs: Sequence[Path], on_fitted: OnDone | None
+) -> None:
+    """Write the file, and what layers gain by the choice that follows from it."""
+    rewrite(path, tuning)
+    target = TARGETS[tuning.target]
+    rewrite(path, with_pins(tuning, _plans(specs), target, on_fitted))
 
 
 def _plans(specs: Sequence[Path]) -> dict[str, Plan]:
@@ -187,15 +192,21 @@ def _given(
     return given
 
 
-def _with_layers(tuning: Tuning, layers: Mapping[str, Sequence[Shape]]) -> Tuning:
-    """The tuning file with these layers among those of its kernels."""
-    kernels = dict(tuning.kernels)
+def _begun(
+    before: Tuning,
+    target: Target,
+    made: Mapping[str, str],
+    wanted: Collection[str],
+    layers: Mapping[str, Sequence[Shape]],
+) -> Tuning:
+    """The tuning file as it is now made, with the layers of the wanted kernels."""
+    kernels = dict(before.kernels)
     for name, its in layers.items():
-        if its:
+        if name in wanted:
             was = kernels.get(name, Measured((), (), {}))
             new = {Layer(*shape[1:]): () for shape in its}
             kernels[name] = replace(was, layers={**new, **was.layers})
-    return replace(tuning, kernels=kernels)
+    return replace(before, target=target.name, made=made, kernels=kernels)
 
 
 def _wanted(
