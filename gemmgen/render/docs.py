@@ -260,7 +260,7 @@ class Description:
         return sizes.replace("M", "...")
 
 
-_COMMON = "Rules of all launchers: `_runtime/__init__.py`."
+_COMMON = "Rules: `_runtime/__init__.py`."
 
 
 def _spelled(node: Node, after: Mapping[str, str]) -> str:
