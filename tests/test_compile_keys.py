@@ -55,7 +55,7 @@ def key_of(plan: Plan, module: Any, launch: Any) -> CompileKey:
 def test_calls_need_what_is_listed_and_each_key_is_one_text(name: str) -> None:
     plan = PLANS[name]
     module = subject.load(ROOT / f"generated/{name}/__init__.py")
-    kind = subject.runtime(module, "packed").kind
+    kind = subject.runtime(module, "packed").compile_key
     listed, draw = set(compile_keys(plan)), random.Random(name)
     texts: dict[Any, CompileKey] = {}
     compiled: dict[CompileKey, Any] = {}
@@ -92,9 +92,9 @@ def test_specialized_kernels_have_rows_told_apart_where_pointers_run_along_them(
         for key in compile_keys(plan) if key.tile.schedule == "warp_specialized"
     ]  # fmt: skip
     assert keys and {"M" in kinds for kinds in keys} == {told}
-    kind = subject.runtime(module, "packed").kind
+    kind = subject.runtime(module, "packed").compile_key
     assert (kind(whole) != kind(other)) is told
-    rows = subject.runtime(module, "families").kind_of_rows
+    rows = subject.runtime(module, "families").row_specialization
     assert (rows(whole) != rows(other)) is told
 
 

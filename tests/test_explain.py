@@ -271,7 +271,7 @@ def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -
             monkeypatch.setattr(_table, "compute_capability", lambda device, sm=sm: sm)
             monkeypatch.setattr(_table, "num_sms", lambda device, sms=sms: sms)
             given = (*inputs, *(None for _ in plan.operands), *results)
-            described = partial(module.LAUNCHES.described, given)
+            described = partial(module.LAUNCHES.via_tma, given)
             found = _table.select(
                 module.TILES, inputs[0].device, shape.sizes, described
             )

@@ -131,7 +131,7 @@ _SAME: dict[str, tuple[Same, ...]] = {
             "condition dropped",
             "isinstance(out, (tuple, list))",
             _WORDS,
-            "if len(out) != many:",
+            "if len(out) != count:",
         ),
         Same(
             "sum became largest",

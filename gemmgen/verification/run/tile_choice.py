@@ -93,8 +93,8 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
         raise Wrong(f"{launch.tile} is taken, {wanted} is to be\n{call}")
     m, n, _ = call.sizes
     parts = _parts(launch.tile, _count(launch.tile, m, n), call)
-    if launch.parts not in ((), (parts,)):
-        raise Wrong(f"K comes in {launch.parts} parts, {parts} are to be\n{call}")
+    if launch.split_k not in ((), (parts,)):
+        raise Wrong(f"K comes in {launch.split_k} parts, {parts} are to be\n{call}")
     try:
         check_grid(launch.programs)
         for tensor in launch.tensors:
