@@ -54,6 +54,7 @@ class Arguments:
             if f"{tensor}_desc" in names
         ]
         self.tensors = [at for at, own in enumerate(axes.values()) if own]
+        self.along = [own[-1] for own in list(axes.values())[:2]]
         self.splits = "SPLIT_K" in names
         self.strides = [places[name] for name in names if name.startswith("stride_")]
         self.indexes = "INDEX" in names
@@ -86,7 +87,7 @@ class Arguments:
         if self.indexes:
             values.append(index_dtype(*plain))
         if self.aligns:
-            values.append(row_divisibility(given[0], given[1]))
+            values.append(row_divisibility(*self.wide(tile, given)))
         if tile is None:
             grid = grid(tile, sizes, device)
         else:
@@ -98,6 +99,12 @@ class Arguments:
             tensors[at] = Block(given[at], moved + missing, self.to_tf32 and at < 2)
         passed = tuple(tensors), tuple(values), self.splits
         return Launch(self.kernel, tile, device, sizes, grid, *passed)
+
+    def wide(self, tile: Tile | None, given: Sequence[Any]) -> Iterator[torch.Tensor]:
+        """Return A and B, but for what a tile loads one element of a row of."""
+        for one, axis in zip(given, self.along, strict=False):
+            if tile is None or getattr(tile, axis) > 1:
+                yield one
 
 
 def function_of(kernel: Any) -> Any:

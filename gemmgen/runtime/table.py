@@ -44,12 +44,6 @@ def one_an_sm(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]
     return min(tiles, max(1, sms // parts)), parts
 
 
-def one_a_row(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
-    """Return a grid with programs for every row, each for a tile's columns."""
-    M, N, _ = sizes
-    return cdiv(N, tile.n), M
-
-
 def one_a_raced_tile(
     tile: None, sizes: Sizes, device: torch.device
 ) -> Callable[[dict[str, int]], tuple[int, ...]]:
@@ -65,7 +59,7 @@ GRIDS: dict[str, Grid] = {
     "persistent": one_an_sm,
     "split_k": one_a_split,
     "warp_specialized": one_an_sm,
-    "gemv": one_a_row,
+    "gemv": one_a_split,
 }
 
 
@@ -106,13 +100,10 @@ def serving(
     K: int,
     described: Callable[[str], Iterable[torch.Tensor]],
 ) -> Iterator[Tile]:
-    """Return the tiles that serve the device, N, K and the tensors.
-
-    Not those of more programs for one row than a grid has: gemv's of 2^31 columns.
-    """
+    """Return the tiles that serve the device, N, K and the tensors."""
     able: dict[str, bool] = {}
     for tile in running(tiles, compute_capability(device), shared_memory(device)):
-        if N > tile.N or K > tile.K or cdiv(N, tile.n) > LONGEST_GRID:
+        if N > tile.N or K > tile.K:
             continue
         name = tile.schedule
         if name not in able:
@@ -124,12 +115,13 @@ def serving(
 def best(tiles: Iterable[Tile], sizes: Sizes, sms: int) -> Tile | None:
     """Return the first of such tiles that serves the rows of the sizes.
 
-    Timed tiles come together: of those the one that is predicted to be the fastest.
+    Timed tiles come together: of those the one that is predicted to be the fastest. Not
+    of more tiles than a grid has programs: gemv's of 2^31 rows or columns.
     """
     M, N, K = sizes
     timed: list[Tile] = []
     for tile in tiles:
-        if M > tile.M:
+        if M > tile.M or tile.tiles(M, N) > LONGEST_GRID:
             continue
         if tile.rates:
             timed.append(tile)

@@ -41,9 +41,10 @@ def sizes_for(table: Any, draw: random.Random) -> Iterator[Sizes]:
     for axis in range(3):
         yield _whole([0 if i == axis else _drawn(draw, MOST) for i in range(3)], draw)
     for row in table:
-        if SCHEDULES[row.schedule].memory_bound:  # a program for every few columns
-            yield 1, MOST * row.n, 1
-            yield 1, MOST * row.n + 1, 1
+        if SCHEDULES[row.schedule].memory_bound:  # a program for every few lines
+            for more in (0, 1):
+                yield 1, MOST * row.n + more, 1
+                yield MOST * row.m + more, 1, 1
 
 
 def _few_waves(row: Any, draw: random.Random) -> Iterator[Sizes]:
