@@ -101,8 +101,8 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
 
 def registers(tile: Tile, product: Product) -> int:
     """The products, summed last, four blocks loaded, addresses."""
-    block = tile.m * tile.n * tile.k
-    return product.rights * (block // threads_of(tile)) + 56
+    block = product.rights * tile.m * tile.n * tile.k
+    return min(255, block // threads_of(tile) + 56)
 
 
 def between_tiles(tile: Tile, rates: Rates, pause: Pause) -> float:
