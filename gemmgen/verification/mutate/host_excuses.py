@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from gemmgen.verification.mutate.mutants import ONE_ROW, Mutated
+from gemmgen.verification.mutate.mutants import Mutated
 from gemmgen.verification.mutate.path_excuses import PATH, PATH_ON_OLDEST
 from gemmgen.verification.mutate.same import ANEW, DICT, INFERENCE, SLOWER, Same
 
@@ -29,9 +29,6 @@ _SAME: dict[str, tuple[Same, ...]] = {
             _ONE_BOX,
             "[other, at], bar, cut(piece, 0, SIDE, AXIS)",
         ),
-    ),
-    "_runtime/device.py": (
-        Same("left mask term dropped", "mask=mask_m[:, None]", ONE_ROW),
     ),
     "_runtime/pipeline/sums.py": (
         Same("half in another layout", "", "the same values in other registers"),
