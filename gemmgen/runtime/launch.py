@@ -175,7 +175,7 @@ def workspace(
     which every replay zeroes first; what comes from a pool is not kept either.
     """
     words = tiles * parts * tile.m * tile.n if parts > 1 else 1
-    counts = tiles * cdiv(tile.warps, 4)
+    counts = tiles * cdiv(tile.warps, 4) if parts > 1 else 1
     if INTERPRETED or torch.cuda.is_current_stream_capturing():
         return new_workspace(device, words, counts)
     stream = torch.cuda.current_stream(device)

@@ -157,6 +157,8 @@ _SAME: dict[str, tuple[Same, ...]] = {
     "_runtime/dispatch.py": (
         Same("always taken", "if tile else ()", _RACED),
         Same("bound moved by one", "at > 1", "B has no side that is cut into pieces"),
+        Same("always taken", "tile is None or getattr(tile, axis) > 1", SLOWER),
+        Same("bound moved by one", "getattr(tile, axis) > 1", SLOWER),
     ),
 }
 """By module."""
