@@ -17,7 +17,6 @@ from gemmgen.schedules import SCHEDULES, why_not
 from gemmgen.schedules.parts.memory import accumulator_registers
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import Product, Tile
-from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.model_table import (
     FEW,
     GRID,
@@ -30,6 +29,7 @@ from gemmgen.select.model_table import (
 from gemmgen.select.plan import Plan, plans
 from gemmgen.select.schedule_tiles import schedule_tiles
 from gemmgen.select.table import Table
+from gemmgen.select.tuned.decision_list import ANY, Rule
 from gemmgen.spec.parse import parse
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -23,8 +23,8 @@ from gemmgen.explanation.text import as_text
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select import plan as planning
-from gemmgen.select.tile_text import parse_tile
-from gemmgen.select.tuning_file import beside, read
+from gemmgen.select.tuned.tile_text import parse_tile
+from gemmgen.select.tuned.tuning_file import beside, read
 from gemmgen.spec.shapes import Shape
 from gemmgen.tables.functions import OPS
 from gemmgen.verification.oracle.error_budget import explain

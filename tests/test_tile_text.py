@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gemmgen.runtime.tile import FILL
 from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.tile_text import format_tile, parse_tile
+from gemmgen.select.tuned.tile_text import format_tile, parse_tile
 
 
 @st.composite

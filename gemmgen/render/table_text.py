@@ -1,6 +1,7 @@
 """The text of a dispatch table: a line a row, its columns aligned."""
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gemmgen.base.names import WIDTH, grouped
@@ -8,6 +9,7 @@ from gemmgen.render.parts import shared
 from gemmgen.schedules.parts.tile import FILL, Product, Rates, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
+from gemmgen.select.tuned.layers import Pin
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,9 @@ class TableText:
             "from microseconds for a block of K, a tile and a launch."
         )
         full = "One that asks for FULL waves takes sizes whose tiles keep all SMs busy."
+        layers = "Rows of a layer come first: they serve its N and K alone."
         told = [
+            *([layers] if self.layers else []),
             *([costs] if self.timed else []),
             "GPUs that do not have a tile's bytes of shared memory pass it over.",
             *([full] if self.full else []),
@@ -73,25 +77,27 @@ class TableText:
 
     @property
     def rows(self) -> list[str]:
-        """The dispatch table, its columns aligned under their names."""
+        """The rows for all sizes, their columns aligned under their names."""
         more = ["waves"] if self.full or self.timed else []
         more += _COSTS if self.timed else []
         width = len(_COLUMNS) + len(more)
-        cells = (_cells(row, self.plan.product)[:width] for row in self.plan.rows)
-        rows = [[*_COLUMNS, *more], *cells]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        heads, *lines = [
-            ", ".join(
-                [cells[0].ljust(widths[0])]
-                + [
-                    cell.rjust(width)
-                    for cell, width in zip(cells[1:], widths[1:], strict=True)
-                ]
-            ).rstrip(", ")
-            for cells in rows
+        rows = [row for row in self.plan.rows if not row.pin]
+        cells = [_cells(row, self.plan.product)[:width] for row in rows]
+        return _aligned([[*_COLUMNS, *more], *cells])
+
+    @property
+    def layers(self) -> list[str]:
+        """The rows for layers that were timed, in the same way, before those."""
+        rows = [(row, row.pin) for row in self.plan.rows if row.pin]
+        cells = [
+            [*_cells(row, self.plan.product)[: len(_COLUMNS)], f"from_rows={pin.least}"]
+            for row, pin in rows
         ]
-        heads = heads.replace(",", " ")
-        return [f"#    {heads}", *(f"Tile({_commas_first(line)})," for line in lines)]
+        if not cells:
+            return []
+        heads, *lines = _aligned([[*_COLUMNS, ""], *cells])
+        told = map(_with_times, lines, (pin for _, pin in rows))
+        return [heads.rstrip(), *told, "# All other calls:"]
 
 
 _COLUMNS = (
@@ -100,6 +106,29 @@ _COLUMNS = (
     "shared",
 )
 _COSTS = ("block", "once", "launch", "rates")
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line of names, then a tile a line, every column as wide as it needs."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    heads, *lines = [
+        ", ".join(
+            [cells[0].ljust(widths[0])]
+            + [
+                cell.rjust(width)
+                for cell, width in zip(cells[1:], widths[1:], strict=True)
+            ]
+        ).rstrip(", ")
+        for cells in rows
+    ]
+    heads = heads.replace(",", " ")
+    return [f"#    {heads}", *(f"Tile({_commas_first(line)})," for line in lines)]
+
+
+def _with_times(line: str, pin: Pin) -> str:
+    """A layer's row, with what was timed."""
+    taken, otherwise = (f"{1e6 * one:.2f}" for one in (pin.seconds, pin.otherwise))
+    return f"{line}  # {taken} us at {pin.at} rows, else {otherwise}"
 
 
 def _commas_first(line: str) -> str:

@@ -103,7 +103,7 @@ def serving(
     """Return the tiles that serve the device, N, K and the tensors."""
     able: dict[str, bool] = {}
     for tile in running(tiles, compute_capability(device), shared_memory(device)):
-        if N > tile.N or K > tile.K:
+        if not tile.fits(N, K):
             continue
         name = tile.schedule
         if name not in able:
@@ -121,7 +121,7 @@ def best(tiles: Iterable[Tile], sizes: Sizes, sms: int) -> Tile | None:
     M, N, K = sizes
     timed: list[Tile] = []
     for tile in tiles:
-        if M > tile.M or tile.tiles(M, N) > LONGEST_GRID:
+        if not tile.from_rows <= M <= tile.M or tile.tiles(M, N) > LONGEST_GRID:
             continue
         if tile.rates:
             timed.append(tile)

@@ -14,8 +14,8 @@ from gemmgen.cost.time import Sizes, predicted_time, row_bytes
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Tile
-from gemmgen.select.costs import kind_of
-from gemmgen.select.decision_list import ANY, Grid, Point, Rule, decide
+from gemmgen.select.tuned.costs import kind_of
+from gemmgen.select.tuned.decision_list import ANY, Grid, Point, Rule, decide
 from gemmgen.select.waves import with_full_waves
 
 Time = Callable[[Sizes, Tile], float]

@@ -13,7 +13,6 @@ from gemmgen.cost.time import Sizes, predicted_time
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.decision_list import ANY, Grid, Point, Rule, decide
 from gemmgen.select.model_table import (
     FEW,
     ROUGH,
@@ -22,7 +21,8 @@ from gemmgen.select.model_table import (
     sampled,
 )
 from gemmgen.select.plan import Plan
-from gemmgen.select.tuning_file import Times
+from gemmgen.select.tuned.decision_list import ANY, Grid, Point, Rule, decide
+from gemmgen.select.tuned.tuning_file import Times
 from gemmgen.select.waves import with_full_waves
 from gemmgen.spec.shapes import Shape
 

@@ -14,11 +14,11 @@ from gemmgen.render import render
 from gemmgen.render.parts import ROLES, file_of
 from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.tile import Rates
-from gemmgen.select.costs import Cost, Costs
-from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.plan import Plan, plans
-from gemmgen.select.tile_text import parse_tile
-from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.select.tuned.costs import Cost, Costs
+from gemmgen.select.tuned.decision_list import ANY, Rule
+from gemmgen.select.tuned.tile_text import parse_tile
+from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.parse import parse
 from gemmgen.tables.functions import OPS
 from gemmgen.verification.run.process import Subject

@@ -18,6 +18,8 @@ _WAVES, _MOST_WAVES = 4, 4
 of K, and of how many."""
 SMS = (1, 16, 78, 108, 132, 148, 192)
 """How many a GPU may have."""
+_ALIGNED = 64
+"""A step of sizes after which descriptors describe what they described before."""
 Sizes = tuple[int, int, int]
 """M, N, K."""
 
@@ -25,6 +27,8 @@ Sizes = tuple[int, int, int]
 def sizes_for(table: Any, draw: random.Random) -> Iterator[Sizes]:
     """Sizes at the corners of each row, one beyond along each side, and drawn ones."""
     for row in table:
+        if row.from_rows:
+            yield from _of_layer(row, draw)
         corner = [MOST if size == math.inf else int(size) for size in row[2:5]]
         yield _whole(corner, draw)
         for axis, size in enumerate(row[2:5]):
@@ -45,6 +49,19 @@ def sizes_for(table: Any, draw: random.Random) -> Iterator[Sizes]:
             for more in (0, 1):
                 yield 1, MOST * row.n + more, 1
                 yield MOST * row.m + more, 1, 1
+
+
+def _of_layer(row: Any, draw: random.Random) -> Iterator[Sizes]:
+    """The first and last rows of a layer's range, those around it, and other layers."""
+    least, most, n, k = int(row.from_rows), *map(int, row[2:5])
+    for m in (least - 1, least, most, most + 1):  # of tensors that are drawn, so twice
+        yield m, n, k
+        yield m, n, k
+    for first, last in ((1, least), (least, most), (most, 2 * most)):
+        yield draw.randint(first, last), n, k
+    for step in (-_ALIGNED, _ALIGNED):
+        yield least, max(1, n + step), k
+        yield least, n, max(1, k + step)
 
 
 def _few_waves(row: Any, draw: random.Random) -> Iterator[Sizes]:
