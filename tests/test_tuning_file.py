@@ -451,7 +451,7 @@ def test_tiles_of_the_spec_are_stronger_than_the_file(home: Path, rows: Rows) ->
     tile = "tiles: {m: 64, n: 64, k: 64}, schedule: tiled"
     Path("spec.yaml").write_text(SPEC.replace("bf16", f"bf16, {tile}"))
     assert main(["build", "spec.yaml"]) == 0
-    assert len(rows("90")) == 1
+    assert len(rows("80")) == 1 and not rows("90")  # all targets begin with it
     built = [path.read_text() for path in Path("generated/one").glob("*.py")]
     assert built and not any("timed on" in text.lower() for text in built)
 

@@ -79,7 +79,7 @@ class Case:
         able = [
             tile
             for tile in dict.fromkeys(found)
-            if serves(tile, self.shape)
+            if serves(tile, self.plan.product, self.shape)
             and not undescribed(self.plan, self.shape, tile.schedule)
             and fits(tile, self.plan.product, self.target)
         ]
@@ -145,9 +145,9 @@ def _offer(case: Case, name: str) -> Offer:
     plan, title = case.plan, SCHEDULES[name].title
     reason = why_not(name, Kernel(plan.layout, plan.product, case.target))
     reason = reason or undescribed(plan, case.shape, name)
-    most = SCHEDULES[name].most_rows
-    if reason is None and most is not None and case.shape.m > most:
-        reason = f"{name} reads all of B once for each of the {case.shape.m} rows of A"
+    passes = _passes(case, name)
+    if reason is None and passes > 1:
+        reason = f"{name} would read a matrix {passes} times"
     tiles = [tile for tile in case.candidates if tile.schedule == name]
     if reason is None and not tiles:
         reason = _missing(case, name)
@@ -159,6 +159,14 @@ def _offer(case: Case, name: str) -> Offer:
     return Offer(
         name, title, None, format_tile(best), case.seconds(best), times.get(best)
     )
+
+
+def _passes(case: Case, name: str) -> int:
+    """How often a matrix streams through at the shape, in the best of its tiles."""
+    tiles = case.table.tiles if case.table else case.plan.configs
+    own = (tile for tile in tiles if tile.schedule == name)
+    passes, product = SCHEDULES[name].passes, case.plan.product
+    return min((passes(one, product, case.shape) for one in own), default=1)
 
 
 def _missing(case: Case, name: str) -> str:

@@ -142,8 +142,9 @@ def _kinds(
 
     A contiguous tensor's strides are 1 and sizes, whose kinds say enough.
     """
-    first, second = (one.axes for one in plan.passed[:2])
-    align = math.gcd(_WIDEST, _row(first, sizes), _row(second, sizes))
+    inputs = (one.axes for one in plan.passed[:2])
+    wide = (axes for axes in inputs if getattr(tile, axes[-1]) > 1)
+    align = math.gcd(_WIDEST, *(_row(axes, sizes) for axes in wide))
     of_sizes = [[_kind(size)] for size in sizes]
     splits = [_kind(tile.split_k)] if tile.split_k > 0 else [ONE, SIXTEEN, OTHER]
     every = (*of_sizes, splits, [str(align)], ["int32", "int64"])

@@ -38,12 +38,14 @@ def swizzle(
 
 
 @triton.jit
-def aligned(length, stride, ALIGN: tl.constexpr):
+def aligned(length, stride, ALIGN: tl.constexpr, SIDE: tl.constexpr = 0):
     """Tell the compiler that a matrix's row length and stride are multiples of ALIGN.
 
     They are, in elements, so the values stay the same and loads along rows get wider.
+    With SIDE 1, one element of each row in a tile, they may be anything.
     """
-    return length // ALIGN * ALIGN, stride // ALIGN * ALIGN
+    STEP: tl.constexpr = 1 if SIDE == 1 else ALIGN
+    return length // STEP * STEP, stride // STEP * STEP
 
 
 @triton.jit
@@ -64,31 +66,48 @@ def span_in(first, SIDE: gl.constexpr, size, LAYOUT: gl.constexpr):
 def row_dot(
     a_ptr, a_rows, stride_ak, mask_m,
     b_ptr, b_rows, stride_bk, mask_n,
-    K, INDEX: tl.constexpr, BLOCK_K: tl.constexpr, ACC: tl.constexpr,
+    k_begin, k_end, INDEX: tl.constexpr, BLOCK_K: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """The dot products over K of a row of A with rows of B, in the type ACC, [1, n].
+    """The dot products of rows of A with rows of B, in the type ACC, [m, n].
 
-    `a_rows` [1] and `b_rows` [n] are the offsets of rows, `mask_m` and `mask_n` tell
-    which exist. No tensor core: one row would leave it 98 % idle, and memory is the
-    limit anyway.
+    `a_rows` [m] and `b_rows` [n] are the offsets of rows along K, `mask_m` and `mask_n`
+    tell which exist; m or n is 1. No tensor core: one row would leave it 98 % idle, and
+    memory is the limit anyway.
     """
-    offs_k = tl.arange(0, BLOCK_K).to(INDEX)
-    a_offs = a_rows[:, None] + offs_k[None, :] * stride_ak
-    b_offs = b_rows[:, None] + offs_k[None, :] * stride_bk
-    products = tl.zeros(b_offs.shape, dtype=ACC)
+    if a_rows.numel == 1:
+        sums = streamed(
+            a_ptr, a_rows, stride_ak, b_ptr, b_rows, stride_bk, mask_n,
+            k_begin, k_end, INDEX, BLOCK_K, ACC,
+        )[None, :]  # fmt: skip
+    else:
+        sums = streamed(
+            b_ptr, b_rows, stride_bk, a_ptr, a_rows, stride_ak, mask_m,
+            k_begin, k_end, INDEX, BLOCK_K, ACC,
+        )[:, None]  # fmt: skip
+    return sums
+
+
+@triton.jit
+def streamed(
+    row_ptr, row, stride_row,
+    ptr, rows, stride, mask,
+    k_begin, k_end, INDEX: tl.constexpr, BLOCK_K: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """The dot products of one row, which exists, with rows that stream past it, [n]."""
+    offs_k = (k_begin + tl.arange(0, BLOCK_K)).to(INDEX)
+    row_offs = row + offs_k * stride_row
+    offs = rows[:, None] + offs_k[None, :] * stride
+    products = tl.zeros(offs.shape, dtype=ACC)
     step = tl.full((), BLOCK_K, INDEX)
     # Unrolled, so that every thread has the loads of four blocks under way.
-    for k in tl.range(0, K, BLOCK_K, loop_unroll_factor=4):
-        mask_k = offs_k < K - k
-        a = tl.load(a_ptr + a_offs, mask=mask_m[:, None] & mask_k[None, :], other=0.0)
-        b = tl.load(
-            b_ptr + b_offs, mask=mask_n[:, None] & mask_k[None, :], other=0.0,
-            eviction_policy="evict_first",  # no other program loads it
-        )  # fmt: skip
-        products += b.to(ACC) * a.to(ACC)
-        a_ptr += step * stride_ak
-        b_ptr += step * stride_bk
-    return tl.sum(products, axis=1)[None, :]
+    for k in tl.range(0, k_end - k_begin, BLOCK_K, loop_unroll_factor=4):
+        mask_k = offs_k < k_end - k
+        one = tl.load(row_ptr + row_offs, mask=mask_k, other=0.0)
+        each = tl.load(ptr + offs, mask=mask[:, None] & mask_k[None, :], other=0.0)
+        products += each.to(ACC) * one.to(ACC)[None, :]
+        row_ptr += step * stride_row
+        ptr += step * stride
+    return tl.sum(products, axis=1)
 
 
 @triton.jit

@@ -53,6 +53,7 @@ class KernelArguments:
             if f"{tensor}_desc" in names
         ]
         self.tensors = [at for at, along in enumerate(axes.values()) if along]
+        self.row_axes = [along[-1] for along in list(axes.values())[:2]]
         self.splits = "SPLIT_K" in names
         self.strides = [places[name] for name in names if name.startswith("stride_")]
         self.indexes = "INDEX" in names
@@ -85,7 +86,7 @@ class KernelArguments:
         if self.indexes:
             values.append(index_dtype(*tensors))
         if self.aligns:
-            values.append(row_divisibility(given[0], given[1]))
+            values.append(row_divisibility(*self.wide(tile, given)))
         if tile is None:
             grid = grid(tile, sizes, device)
         else:
@@ -97,6 +98,12 @@ class KernelArguments:
             passed[at] = TmaArg(given[at], boxes + missing, self.to_tf32 and at < 2)
         arguments = tuple(passed), tuple(values), self.splits
         return Launch(self.kernel, tile, device, sizes, grid, *arguments)
+
+    def wide(self, tile: Tile | None, given: Sequence[Any]) -> Iterator[torch.Tensor]:
+        """Return A and B, but for what a tile loads one element of a row of."""
+        for one, axis in zip(given, self.row_axes, strict=False):
+            if tile is None or getattr(tile, axis) > 1:
+                yield one
 
 
 def function_of(kernel: Any) -> Any:

@@ -174,7 +174,7 @@ def workspace(
     a workspace of its own, zeroed at every replay. Memory of a pool is not kept.
     """
     words = tiles * splits * tile.m * tile.n if splits > 1 else 1
-    counts = tiles * cdiv(tile.warps, 4)
+    counts = tiles * cdiv(tile.warps, 4) if splits > 1 else 1
     if INTERPRETED or torch.cuda.is_current_stream_capturing():
         return new_workspace(device, words, counts)
     stream = torch.cuda.current_stream(device)

@@ -41,12 +41,6 @@ def one_an_sm(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]
     return min(tiles, max(1, sms // parts)), parts
 
 
-def one_a_row(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
-    """Return a grid with programs for every row, each for a tile's columns."""
-    M, N, _ = sizes
-    return cdiv(N, tile.n), M
-
-
 def one_a_raced_tile(
     tile: None, sizes: Sizes, device: torch.device
 ) -> Callable[[dict[str, int]], tuple[int, ...]]:
@@ -62,7 +56,7 @@ GRIDS: dict[str, Grid] = {
     "persistent": one_an_sm,
     "split_k": one_a_split,
     "warp_specialized": one_an_sm,
-    "gemv": one_a_row,
+    "gemv": one_a_split,
 }
 
 
@@ -103,13 +97,10 @@ def serving(
     K: int,
     via_tma: Callable[[str], Iterable[torch.Tensor]],
 ) -> Iterator[Tile]:
-    """Yield the tiles that serve the device, N, K and the tensors.
-
-    A tile must not need more programs for one row than a grid may have.
-    """
+    """Yield the tiles that serve the device, N, K and the tensors."""
     able: dict[str, bool] = {}
     for tile in running(tiles, compute_capability(device), shared_memory(device)):
-        if not tile.fits(N, K) or cdiv(N, tile.n) > LONGEST_GRID:
+        if not tile.fits(N, K):
             continue
         name = tile.schedule
         if name not in able:
@@ -122,11 +113,12 @@ def best(tiles: Iterable[Tile], sizes: Sizes, sms: int) -> Tile | None:
     """Return the first of these tiles that serves M rows.
 
     Timed tiles stand together; of those it is the one with the least predicted time.
+    A tile must not need more programs than a grid may have, as gemv does for 2^31 rows.
     """
     M, N, K = sizes
     timed: list[Tile] = []
     for tile in tiles:
-        if not tile.from_rows <= M <= tile.M:
+        if not tile.from_rows <= M <= tile.M or tile.tiles(M, N) > LONGEST_GRID:
             continue
         if tile.rates:
             timed.append(tile)

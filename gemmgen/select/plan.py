@@ -24,7 +24,7 @@ from gemmgen.problem.workload import product_of
 from gemmgen.schedules import SCHEDULES, by_file
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 from gemmgen.select.arithmetic import out_and_accumulator, precision_of
-from gemmgen.select.table import BY_ARCHITECTURE, Row, Table
+from gemmgen.select.table import BY_ARCHITECTURE, Row, Table, joined
 from gemmgen.select.tiling import choose, schedule_text, tiles_text
 from gemmgen.select.tuned.costs import Costs, costed_as
 from gemmgen.select.tuned.known import Known
@@ -73,7 +73,7 @@ class Plan(Problem):
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """The dispatch table; chosen when first asked for, since that takes a while."""
-        return tuple(row for table in self.tables for row in table.rows(self.product))
+        return joined(self.tables, self.product)
 
     @cached_property
     def schedules(self) -> tuple[str, ...]:
@@ -99,7 +99,8 @@ class Plan(Problem):
     @property
     def tiles(self) -> tuple[tuple[Target, Tile], ...]:
         """Every (target, tile) that the module can launch, each once."""
-        pairs = [(row.architecture, row.tile) for row in self.rows]
+        rows = (row for table in self.tables for row in table.rows(self.product))
+        pairs = [(row.architecture, row.tile) for row in rows]
         pairs += [
             (TARGETS[target].architecture, tile)
             for target in self.targets

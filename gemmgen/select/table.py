@@ -1,12 +1,13 @@
 """A launcher's table, and what its rows come from."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gemmgen.cost.resources import shared_memory
 from gemmgen.hardware.targets import TARGETS, Rates, Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Tile, nearest_fitting
-from gemmgen.select.model_table import modelled, narrow
+from gemmgen.select.model_table import modelled, narrow, one_column
 from gemmgen.select.tuned.costs import Timed
 from gemmgen.select.tuned.decision_list import ANY, Rule
 from gemmgen.select.tuned.layers import Pin
@@ -90,10 +91,11 @@ class Table:
 
     def rows(self, product: Product) -> tuple[Row, ...]:
         """The rows, in the order in which a launcher looks."""
-        rows = self.measured
-        if self.costs:
-            before = narrow(self.tiles, product, self.gpu)
-            rows = (*(row(self.gpu, rule) for rule in before), *self.costs)
+        rows = self.measured or self.costs
+        if rows and self.tiles:
+            leading = narrow if self.costs else one_column
+            before = leading(self.tiles, product, self.gpu)
+            rows = (*(row(self.gpu, rule) for rule in before), *rows)
         rows += self.unaligned
         if not (rows and _serves_all(rows[-1])):
             rows += self.modelled(product, rest=bool(rows))
@@ -111,6 +113,21 @@ class Table:
     def gpu(self) -> Target:
         """The target."""
         return replace(TARGETS[self.target], rates=self.rates)
+
+
+def joined(tables: Sequence[Table], product: Product) -> tuple[Row, ...]:
+    """The rows of a module's tables, the newest target's first.
+
+    Those that all tables begin with come once, for GPUs from the oldest on.
+    """
+    parts = [table.rows(product) for table in tables]
+    shared = 0
+    for rows in zip(*parts, strict=False):
+        if len({replace(row, architecture=0) for row in rows}) > 1:
+            break
+        shared += 1
+    first = parts[-1][:shared] if parts else ()
+    return (*first, *(row for part in parts for row in part[shared:]))
 
 
 def _serves_all(row: Row) -> bool:

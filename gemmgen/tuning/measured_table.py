@@ -120,7 +120,7 @@ def _decided(
         corrected = math.exp(_correction(sizes, errors[tile]))
         return corrected * predicted_time(sizes, tile, plan.product, target)
 
-    points = list(sampled(tiles, time, grid, aligned=aligned))
+    points = list(sampled(tiles, time, grid, plan.product, aligned=aligned))
     for shape, each in times.items():
         known = {tile: each[tile] for tile in tiles if tile in each}
         points += [Point(shape.sizes, known, _WEIGHT)] if known else []

@@ -141,7 +141,7 @@ targets: [sm_90]
 kernels:
   - {name: streaming, op: gemm, layout: NT, dtype: bf16, schedule: [tiled, gemv]}
 """
-_OF_ROWS = "row_dot"
+_OF_ROWS = ("row_dot", "streamed")
 _FOUR_COLUMNS = Tuning(
     "", "sm_90", {},
     {
@@ -213,7 +213,7 @@ def callers_of(module: str, function: str) -> tuple[tuple[Plan, str | None], ...
     """
     if function in OPS:
         return ((_caller_of(function), None),)
-    if function == _OF_ROWS:
+    if function in _OF_ROWS:
         return (_streaming(),)
     if module not in ROLES:
         return ((trial_plans()[0], None),)

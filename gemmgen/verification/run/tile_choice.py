@@ -137,7 +137,7 @@ def _serving(plan: Plan, call: _Call) -> Iterator[int]:
             and schedule.unit in (None, call.gpu.unit)
             and row.runs_on(call.gpu, plan.product)
             and _holds(row, call.sizes)
-            and math.ceil(call.sizes[1] / row.tile.n) <= MOST
+            and _count(row.tile, *call.sizes[:2]) <= MOST
             and (not row.full or _fills(row.tile, call))
             and all(
                 _describable(tensor)
