@@ -23,7 +23,7 @@ from gemmgen.output.builder import Report, build, check, outputs
 from gemmgen.output.job import source_name
 from gemmgen.render.meanings import NameTaken
 from gemmgen.select.plan import Plan, load
-from gemmgen.select.tuning_file import tunings_for
+from gemmgen.select.tuned.tuning_file import tunings_for
 from gemmgen.spec.shapes import Shape
 
 if TYPE_CHECKING:
@@ -143,6 +143,7 @@ def tune(
     specs: Sequence[Path],
     *,
     shapes: Path | None = None,
+    layers: Path | None = None,
     only: str | None = None,
     fresh: bool = False,
     on_planned: Callable[[int], object] | None = None,
@@ -152,11 +153,9 @@ def tune(
 ) -> Path:
     """Time candidate tiles on this GPU; return the tuning file that was written.
 
-    `shapes` is a file that lists shapes by kernel, `only` a pattern of kernel names;
-    `fresh` measures again what the file holds. `on_planned` is told how many shapes are
-    to be timed, `on_done` each of them, `on_left_out` every tile that was not, and why,
-    `on_fitted` how good a choice by the costs is that were fitted; the first process of
-    a job is, with which others share the shapes. Without a GPU: `EnvironmentMissing`.
+    `only` is a pattern of kernel names; `fresh` measures again what the file holds. The
+    first process of a job tells `on_planned` how many shapes are to be timed, `on_done`
+    each, `on_left_out` what was not, `on_fitted` how good costs and layers are.
     """
     _need("tune", "torch", "triton", "hypothesis", "numpy")
     from gemmgen.tuning import session
@@ -164,6 +163,7 @@ def tune(
     return session.tune(
         specs,
         shapes_file=shapes,
+        layers_file=layers,
         only=only,
         fresh=fresh,
         on_planned=on_planned,

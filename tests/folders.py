@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from gemmgen.output import alone
-from gemmgen.output.folder import SHARED
 from gemmgen.render import render
 from gemmgen.render.parts import file_of, stems
 from gemmgen.select.plan import Plan
@@ -20,8 +19,8 @@ def text_of(kernel: str, stem: str = "__init__") -> str:
 
 def committed(plan: Plan) -> dict[str, str]:
     """The files of one of the repository's own kernels, and what launchers share."""
-    names = (*SHARED, *(file_of(plan, stem) for stem in stems(plan)))
-    return {name: (GENERATED / name).read_text(encoding="utf-8") for name in names}
+    files = {file_of(plan, stem): text_of(plan.name, stem) for stem in stems(plan)}
+    return {**alone.shared_texts(), **files}
 
 
 def rendered(plan: Plan, source: str = "spec.yaml") -> dict[str, str]:

@@ -508,14 +508,14 @@ def detached(operator: Any) -> Callable[..., Any]:
         with torch.no_grad():
             return before(keys, *inputs)
 
-    before = operator.graded
+    before = operator.autograd
     return wrong
 
 
 def mended(operator: Any, attribute: str) -> None:
     """Take a fault back: what is set on an operator, or stands for a method."""
     if attribute == "launch":
-        operator.launch = generated.gemm_nt_fp16.unseen
+        operator.launch = generated.gemm_nt_fp16.untracked
     else:
         delattr(operator, attribute)
 
@@ -526,7 +526,7 @@ FAULTS: dict[str, Callable[[Any], tuple[str, Any]]] = {
     "fakes other strides": lambda one: ("fake", turned(one.fake)),
     "fakes another type": lambda one: ("fake", doubled(one.fake)),
     "fakes by launching": lambda one: ("fake", one.launch),
-    "leaves gradients out": lambda one: ("graded", detached(one)),
+    "leaves gradients out": lambda one: ("autograd", detached(one)),
     "leaves tangents out": lambda one: ("refuse_tangents", lambda _: None),
     "casts nothing": lambda one: ("cast", direct(one)),
     "maps to others": lambda one: ("batched", later(one.batched)),
@@ -559,8 +559,8 @@ def verify_finds_faults_of_operators() -> None:
 @case
 def verify_finds_launchers_that_do_not_enter() -> None:
     (plan,) = [one for one in load(SPEC) if one.name == "gemm_nt_fp16"]
-    launcher, before = generated.gemm_nt_fp16, generated.gemm_nt_fp16.memory.handed
-    launcher.memory.handed = launcher.__wrapped__
+    launcher, before = generated.gemm_nt_fp16, generated.gemm_nt_fp16.cache.as_operator
+    launcher.cache.as_operator = launcher.__wrapped__
     try:
         check_operator(plan, launcher, CPU)
     except Wrong as wrong:
@@ -568,7 +568,7 @@ def verify_finds_launchers_that_do_not_enter() -> None:
     else:
         raise AssertionError("not found")
     finally:
-        launcher.memory.handed = before
+        launcher.cache.as_operator = before
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ def launch_of(one: Any, given: Sequence[Any], wanted: Sequence[bool]) -> Launche
     values = named(own)
     check_assumptions(own, values)
     assert [found is not None for found in made] == list(wanted)
-    for name, asked in zip(one.made, wanted, strict=True):
+    for name, asked in zip(one.results, wanted, strict=True):
         assert (values[f"{name}_ptr"] is not None) == asked, (name, values)
     if wanted[0]:
         assert made[0].data_ptr() == values["grad_acc_ptr"]
@@ -81,7 +81,7 @@ def main(folder: str) -> None:
             one.replays.clear()
             afresh = launch_of(one, given, wanted)
             assert afresh.through_triton
-            difference(again, afresh, list(one.made))
+            difference(again, afresh, list(one.results))
             count += 1
     DRIVER.launches.clear()
     empty = torch.empty(0, 5, device="cuda")

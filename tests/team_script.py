@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gemmgen.cli.main import main
-from gemmgen.select import tuning_file
+from gemmgen.select.tuned import tuning_file
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning import session, team
 from tests.cases import case, run_all
@@ -42,10 +42,10 @@ class Logged(Raced):
     at: Mapping[str, Callable[[], None]] = {}
     raced: list[str] = []  # noqa: RUF012 (of one process)
 
-    def race(self, shape: Shape) -> Any:
+    def race(self, shape: Shape, usual: Any = ()) -> Any:
         self.at.get(str(shape), lambda: None)()
         self.raced.append(f"{self.plan.name} {shape}")
-        return super().race(shape)
+        return super().race(shape, usual)
 
 
 def process(rank: int, port: int, gpu: tuple[str, str]) -> Left:

@@ -17,6 +17,7 @@ from gemmgen.output.builder import Report, build, check, outputs
 from gemmgen.output.changes import Refused, State
 from gemmgen.output.folder import LOCK, PACKAGE, SHARED
 from gemmgen.output.job import source_name
+from gemmgen.render.parts import header_name
 
 IDENTITY = Epilogue((Statement("c", Name("acc"), ("m", "n")),), (), ("acc",))
 
@@ -58,6 +59,10 @@ def fake_fingerprint(plan: FakePlan) -> str:
     return entry_hash(asdict(plan))
 
 
+ROLES = "from .._runtime.pipeline.roles import specialize\n"
+"""What a kernel takes from a package of what kernels share."""
+
+
 class Generator:
     """A stand-in for the renderer, which counts; `style` stands for its templates.
 
@@ -75,29 +80,31 @@ class Generator:
         """A launcher, and a file for each schedule of the plan."""
         self.rendered.append(plan.name)
         beside = "".join(f"from .{one} import SCHEDULE\n" for one in plan.schedules)
-        own = {f"{plan.name}/__init__.py": (plan.name, beside)}
+        own = {f"{plan.name}/__init__.py": beside}
         for schedule in plan.schedules:
-            name = f"{plan.name}/{schedule}"
-            own[f"{name}.py"] = (name, self.loop)
+            roles = ROLES if schedule == "warp_specialized" else ""
+            own[f"{plan.name}/{schedule}.py"] = roles + self.loop
         entry = fake_fingerprint(plan)
         return {
             file: seal(
-                head(source, entry, [f"name: {name}"])
+                head(source, header_name(file), entry)
                 + f"{self.style} = {plan.value}\n{loop}"
             )
-            for file, (name, loop) in own.items()
+            for file, loop in own.items()
         }
 
     def package(self, names: Sequence[str], layers: Sequence[str]) -> str:
         assert not layers
         self.rendered.append("__init__")
-        top = head(None, entry_hash(list(names)), ["name: __init__"])
+        top = head(None, "__init__", entry_hash(list(names)))
         return seal(f"{top}# {self.style}\n__all__ = {list(names)}\n")
 
     def shared(self, file: str) -> str:
         name = file.removesuffix(".py")
         self.rendered.append(name)
-        return seal(head(None, entry_hash(name), []) + f"# {self.style}\n")
+        return seal(
+            head(None, header_name(file), entry_hash(name)) + f"# {self.style}\n"
+        )
 
     def taken(self) -> list[str]:
         """What was rendered since the last call, sorted."""
@@ -159,7 +166,7 @@ def former(kernel: str, value: int, spec: Path = SPEC) -> Path:
     """A kernel's one file, as an earlier gemmgen wrote it."""
     OUT.mkdir(exist_ok=True)
     entry = fake_fingerprint(FakePlan(kernel, value))
-    top = head(str(spec), entry, [f"name: {kernel}"])
+    top = head(str(spec), kernel, entry)
     path = OUT / f"{kernel}.py"
     path.write_text(seal(f"{top}W = {value}\n"))
     return path
@@ -206,7 +213,7 @@ def stamps() -> dict[str, tuple[int, int]]:
 
 
 TAKEN = "comes from 'spec.yaml'; rename a kernel, or --force takes it"
-COMMON = sorted(SHARED)
+COMMON = sorted(name for name in SHARED if name.count("/") == 1)
 ALL = [PACKAGE, *COMMON, *of("a", "b"), LOCK]
 EVERY_TEXT = ["__init__", *(name.removesuffix(".py") for name in COMMON), "a", "b"]
 """What `Generator.taken` tells of a full render: a kernel's files come at once."""
@@ -822,6 +829,44 @@ class TestShortcut:
         build([SPEC, OTHER])
         assert {rows()[name]["source"] for name in of("b")} == {"other.yaml"}
         assert check([SPEC, OTHER]).clean
+
+
+class TestShared:
+    """A package of what kernels share is there as long as a kernel imports from it."""
+
+    WITH = sorted(name for name in SHARED if name.startswith("_runtime/pipeline/"))
+
+    def pipeline(self) -> list[str]:
+        return [name for name in files() if name in self.WITH]
+
+    def test_it_comes_and_goes_with_a_kernel(self) -> None:
+        build([SPEC])
+        assert self.pipeline() == []
+        write(SPEC, a=1, b=[2, "warp_specialized"])
+        assert set(self.WITH) < set(drift(check([SPEC])))
+        build([SPEC])
+        assert self.pipeline() == self.WITH and check([SPEC]).clean
+        write(SPEC, a=1, b=2)
+        found = drift(build([SPEC]))
+        assert {found[name] for name in self.WITH} == {State.LEFTOVER}
+        assert self.pipeline() == [] and check([SPEC]).clean
+
+    def test_it_stays_for_kernels_of_another_spec(self) -> None:
+        build([write(OTHER, c=[3, "warp_specialized"])])
+        build([SPEC])
+        assert self.pipeline() == self.WITH
+        assert check([SPEC]).clean and check([OTHER]).clean
+        write(OTHER)
+        build([OTHER])
+        assert self.pipeline() == [] and check([SPEC]).clean
+
+    def test_an_edited_file_that_nobody_needs_stops_it(self) -> None:
+        build([write(SPEC, a=[1, "warp_specialized"])])
+        edit(self.WITH[-1])
+        write(SPEC, a=1)
+        assert "no spec asks for it" in refusal(SPEC)
+        build([SPEC], force=True)
+        assert self.pipeline() == []
 
 
 class TestLock:

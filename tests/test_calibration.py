@@ -12,9 +12,9 @@ from gemmgen.base.errors import SpecErrors
 from gemmgen.cli.main import main
 from gemmgen.cost.time import predicted_time
 from gemmgen.hardware.targets import TARGETS, Rates
-from gemmgen.select import tuning_file
 from gemmgen.select.plan import load
-from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.select.tuned import tuning_file
+from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.calibration import fit
 

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from generated._runtime import checks  # noqa: E402
-from generated._runtime.support import dry  # noqa: E402
+from generated._runtime.support import dry_run  # noqa: E402
 
 CPU = torch.device("cpu")
 
@@ -220,7 +220,7 @@ def test_no_advice_leads_to_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(checks, "INTERPRETED", False)
     with pytest.raises(ValueError, match=r"^f: x must be on a GPU, got cpu$"):
         seen(torch.zeros(4, 5))
-    with dry():  # nothing runs on it: DTensor asks what a call would return
+    with dry_run():  # nothing runs on it: DTensor asks what a call would return
         seen(torch.zeros(4, 5))
 
 

@@ -12,12 +12,12 @@ from gemmgen.cost.resources import fits
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Rates, Tile
-from gemmgen.select import tuning_file
-from gemmgen.select.costs import Cost, Costs, costs_text, kind_of, read_costs
-from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.plan import Plan, load, plans
-from gemmgen.select.tile_text import parse_tile
-from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.select.tuned import tuning_file
+from gemmgen.select.tuned.costs import Cost, Costs, costs_text, kind_of, read_costs
+from gemmgen.select.tuned.decision_list import ANY, Rule
+from gemmgen.select.tuned.tile_text import parse_tile
+from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.parse import read
 from gemmgen.tuning.costs import LEAST, MOST, costs_of, kinds
 from gemmgen.tuning.fit import Sample, fitted

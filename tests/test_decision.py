@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.decision_list import ANY, Grid, Point, Rule, decide
+from gemmgen.select.tuned.decision_list import ANY, Grid, Point, Rule, decide
 
 TILES = [Tile(16 << number, 64, 64, 8, 3, 4) for number in range(4)]
 GRID = Grid((1, 16, ANY), (512, ANY), (1024, 4096, ANY))

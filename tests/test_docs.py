@@ -5,7 +5,7 @@
 | README.md | both commands, the first kernel from `init` to the call, the speeds |
 | docs/language.md | every spec, key, word and function; messages; what is not built |
 | docs/calling.md | the code and what it prints, excerpts of a module, the API's names |
-| docs/commands.md | commands and shapes; the rest by test_commands_page.py |
+| docs/commands.md | commands, shapes, layers; the rest by test_commands_page.py |
 | docs/verification.md | the hooks |
 | benchmarks/README.md | each report, with the command that the report names |
 | all | no block that nothing holds; links, sections, commands in the text |
@@ -53,7 +53,8 @@ EXCERPTS = ("README.md", "docs/language.md", "docs/calling.md")
 
 # What the comment before a block can be.
 CHECKS = {
-    "yaml": r"|refused|shapes|pre-commit|part of (spec.yaml|the starter)|entry \w+",
+    "yaml": r"|refused|shapes|layers|pre-commit|part of (spec.yaml|the starter)"
+    r"|entry \w+",
     "python": r"run|run on a GPU|first call|generated \w+/\w+ \w+",
     "sh": r"|(first|second) command|first steps",
     "text": r"printed|refusal|explain .+",
@@ -464,6 +465,13 @@ def test_the_workflow_is_yaml_with_the_jobs_it_promises() -> None:
     runs = [step["run"] for step in steps if "run" in step]
     assert "gemmgen build --check --format github spec.yaml" in runs
     assert any(run.startswith("gemmgen verify ") for run in runs)
+
+
+def test_the_layers_file_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "layers.yaml"
+    path.write_text(checked("docs/commands.md", "layers").text)
+    kernels = [one.name for one in plan.load(ROOT / "spec.yaml")]
+    assert sum(map(len, shapes.read(path, kernels, shapes.LAYERS).values())) == 2
 
 
 def test_the_shapes_file_is_one(tmp_path: Path) -> None:

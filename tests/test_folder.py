@@ -14,7 +14,7 @@ from typing import NoReturn
 import pytest
 
 from gemmgen.base.errors import UsageError
-from gemmgen.base.header import entry_hash, head, read, seal
+from gemmgen.base.header import entry_hash, head, seal
 from gemmgen.output.changes import Refused, State
 from gemmgen.output.folder import (
     LOCK,
@@ -29,8 +29,14 @@ from gemmgen.output.folder import (
 Act = Callable[..., object]
 
 
+NAMES: dict[str, str] = {}
+"""What the kernels of these texts are called."""
+
+
 def kernel(name: str, value: object = 1, source: str | None = "spec.yaml") -> str:
-    return seal(head(source, entry_hash(value), [f"name: {name}"]) + f"X = {value!r}\n")
+    text = seal(head(source, name, entry_hash(value)) + f"X = {value!r}\n")
+    NAMES[text] = name
+    return text
 
 
 def listing(found: Contents, others: Contents) -> dict[str, str]:
@@ -40,13 +46,7 @@ def listing(found: Contents, others: Contents) -> dict[str, str]:
 
 
 def wanted(*texts: str, sources: tuple[str, ...] = ("spec.yaml",)) -> Wanted:
-    return Wanted({f"{_name(text)}.py": text for text in texts}, set(sources))
-
-
-def _name(text: str) -> str:
-    found = read(text)
-    assert found and found.name
-    return found.name
+    return Wanted({f"{NAMES[text]}.py": text for text in texts}, set(sources))
 
 
 def states(path: Path, want: Wanted) -> dict[str, State]:
@@ -476,7 +476,7 @@ class TestFailure:
         assert str(error.value) == f"cannot write '{path}': {reason}"
         assert_old_or_new(out)
         if name == "fsync" and not folder:
-            assert tree(out) == {f"{_name(t)}.py": t.encode() for t in OLD}
+            assert tree(out) == {f"{NAMES[t]}.py": t.encode() for t in OLD}
         publish(out, wanted(*NEW))
         assert set(states(out, wanted(*NEW)).values()) == {State.FRESH}
 

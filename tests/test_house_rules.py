@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from gemmgen.hardware.targets import TARGETS
-from gemmgen.output.folder import SHARED
+from gemmgen.output.alone import shared_texts
+from gemmgen.output.folder import SHARED, shared_by
 from gemmgen.render.parts import RUNTIME, TILES
 from gemmgen.runtime.table import GRIDS
 from gemmgen.schedules import SCHEDULES
@@ -29,12 +30,13 @@ GENERATED = sorted((ROOT / "generated").rglob("*.py"))
 
 # A room imports only rooms that stand before it; inside of one, modules have an order.
 ROOMS = (
-    *("base", "runtime.gradients", "runtime", "runtime.operators", "runtime.layers"),
+    *("base", "runtime", "runtime.operators", "runtime.gradients", "runtime.layers"),
     *("runtime.pipeline", "tables"),
     "hardware",
     *("schedules.parts", "schedules", "yaml"),
-    *("gate", "epilogue", "spec", "cost", "problem", "select", "render", "output"),
-    *("explanation", "verification.basics", "verification.oracle"),
+    *("gate", "epilogue", "spec", "cost", "problem", "select.tuned", "select"),
+    *("render", "output", "explanation"),
+    *("verification.basics", "verification.oracle"),
     *("verification.interpret", "verification.gluon", "verification.cases"),
     *("verification.example", "verification.machine", "measurement"),
     *("verification.stand_in", "verification.launches", "verification.run"),
@@ -322,13 +324,28 @@ def test_generated_files_are_short(path: Path) -> None:
 COPIED = [one for one in SHARED if not one.endswith("/functions.py")]
 
 
+def source_of(name: str) -> Path:
+    return ROOT / "gemmgen" / "runtime" / Path(name).relative_to(RUNTIME)
+
+
 @pytest.mark.parametrize("name", COPIED)
 def test_what_launchers_share_is_copied_as_it_stands(name: str) -> None:
-    text = (ROOT / "generated" / name).read_text(encoding="utf-8")
-    head, _, copied = text.partition('"""')
+    head, _, copied = shared_texts()[name].partition('"""')
     assert all(line.startswith("#") for line in head.splitlines())
-    original = ROOT / "gemmgen" / "runtime" / Path(name).relative_to(RUNTIME)
-    assert f'"""{copied}' == original.read_text(encoding="utf-8")
+    assert f'"""{copied}' == source_of(name).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_what_launchers_share_needs_nothing_that_a_folder_may_lack(name: str) -> None:
+    """A folder has what is in no package, operators, and packages that kernels name."""
+    always = {*shared_by(["from .._runtime.operators.launcher import launcher\n"])}
+    assert {f"{RUNTIME}/support.py", f"{RUNTIME}/operators/entry.py"} <= always
+    own = Path(name).parent
+    for node in ast.walk(tree(source_of(name))):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            place = own if node.level == 1 else own.parent
+            used = place / f"{(node.module or '').replace('.', '/')}.py"
+            assert used.as_posix() in always or used.parent == own
 
 
 @each_generated

@@ -8,6 +8,7 @@ import math
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,7 @@ import triton.language as tl  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
-from gemmgen.output.folder import SHARED  # noqa: E402
+from gemmgen.runtime.gradients import function  # noqa: E402
 from gemmgen.schedules import SCHEDULES  # noqa: E402
 from generated._runtime import (  # noqa: E402
     checks,
@@ -36,7 +37,6 @@ from generated._runtime import (  # noqa: E402
 )  # fmt: skip
 from generated._runtime import table as table_  # noqa: E402
 from generated._runtime import tile as tile_  # noqa: E402
-from generated._runtime.gradients import function  # noqa: E402
 
 CPU = torch.device("cpu")
 ANY = tile_.ANY
@@ -458,12 +458,12 @@ def test_what_is_remembered_is_bounded(
     monkeypatch.setattr(launch_cache, "MOST_FAMILIES", 3)
     memories: list[Any] = []
 
-    class Watched(launch_cache.Memory):
+    class Watched(launch_cache.LaunchCache):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             memories.append(self)
 
-    monkeypatch.setattr(launch_cache, "Memory", Watched)
+    monkeypatch.setattr(launch_cache, "LaunchCache", Watched)
     call = launch_cache.launch_cache()(adding)
     for rows in (*range(3, 20), 3):
         a, b = ones(rows, 5), ones(rows, 5)
@@ -551,7 +551,7 @@ def test_what_torch_has_to_see_is_handed_over(
     monkeypatch.setattr(launch_cache, "MOST_CALLS", 9)
     call = launch_cache.launch_cache("a", "b")(adding)
     handed: list[Any] = []
-    call.memory.handed = lambda *inputs, **named: handed.append((inputs, named))
+    call.cache.as_operator = lambda *inputs, **named: handed.append((inputs, named))
     a, b, out = ones(4, 5), ones(4, 5), ones(4, 5)
     made = {"out": out} if given else {}
     for _ in range(4):
@@ -574,7 +574,7 @@ def test_what_a_transform_has_to_see_is_handed_over(transform: Any) -> None:
     """What it passes, and what a function takes from elsewhere."""
     call = launch_cache.launch_cache("a", "b")(adding)
     handed: list[Any] = []
-    call.memory.handed = lambda *inputs, **_: handed.append(inputs) or a.sum()
+    call.cache.as_operator = lambda *inputs, **_: handed.append(inputs) or a.sum()
     a, b = ones(4, 5), ones(4, 5)
     for _ in range(4):
         call(a, b)
@@ -587,7 +587,7 @@ def test_what_a_transform_has_to_see_is_handed_over(transform: Any) -> None:
 def test_what_is_asked_for_a_gradient_is_handed_over() -> None:
     call = launch_cache.launch_cache("a", "b")(adding)
     handed: list[Any] = []
-    call.memory.handed = lambda *inputs, **_: handed.append(inputs)
+    call.cache.as_operator = lambda *inputs, **_: handed.append(inputs)
     a, b = ones(4, 5), torch.nn.Parameter(torch.randn(4, 5))
     BY_ADDRESS[b.data_ptr()] = b
     with torch.no_grad():
@@ -610,7 +610,7 @@ def graded(forward: Any = None) -> tuple[Any, list[str]]:
     call = launch_cache.launch_cache("a", "b", gradient=gradient)(adding)
     general = gradient.call
     gradient.call = lambda *given: told.append("in full") or general(*given)  # type: ignore
-    call.memory.handed = lambda *inputs, **_: told.append("handed") or inputs[0]
+    call.cache.as_operator = lambda *inputs, **_: told.append("handed") or inputs[0]
     return call, told
 
 
@@ -669,7 +669,7 @@ def test_in_the_interpreter_nothing_is_remembered(
 ) -> None:
     monkeypatch.setattr(launch_cache, "INTERPRETED", True)
     call = launch_cache.launch_cache()(adding)
-    assert call.unseen is adding
+    assert call.untracked is adding
     assert {right(call, ones(4, 5), ones(4, 5)) for _ in range(4)} == {"launched"}
 
 
@@ -687,16 +687,16 @@ def test_arguments_are_made_once_an_address_and_bounded(
 ) -> None:
     made = []
 
-    def encoded(address: int, fixed: Any, shape: Any, strides: Any) -> list[Any]:
+    def encode(address: int, fixed: Any, shape: Any, strides: Any) -> list[Any]:
         assert (fixed, shape, strides) == ((2, 1), (64, 64), (64, 1))
         made.append(address)
         return [f"map {address}", 64, 1]
 
-    monkeypatch.setattr(packed, "encoded", encoded)
+    monkeypatch.setattr(packed, "encode", encode)
     monkeypatch.setattr(replay, "MOST_ARGUMENTS", 3)
-    likes = (packed.Likeness((2, 1), (64, 64), (64, 1)), None)
+    likes = (packed.TmaTemplate((2, 1), (64, 64), (64, 1)), None)
     found = packed.Compiled(print, ("function",), nested, ())
-    arguments = replay.Arguments(
+    arguments = replay.PackedArgs(
         launch.Launch(None, None, CPU, (), (2,), (), (5,)), found, likes
     )
     for address in range(1, 10):
@@ -715,7 +715,7 @@ def test_arguments_are_made_once_an_address_and_bounded(
 def test_signatures_tell_zero_from_minus_zero_and_no_other_numbers() -> None:
     """`Arguments` of one signature are a dict, which would find 0.0 for -0.0."""
     signatures = [
-        launch_cache.looked_at([one])[0] for one in (0.0, 0.5, 2.0, -0.0, -3.0)
+        launch_cache.call_key([one])[0] for one in (0.0, 0.5, 2.0, -0.0, -3.0)
     ]
     assert signatures[0] == signatures[1] == signatures[2]
     assert signatures[0] != signatures[3] == signatures[4]
@@ -723,12 +723,12 @@ def test_signatures_tell_zero_from_minus_zero_and_no_other_numbers() -> None:
 
 @pytest.mark.parametrize("shape", [(5,), (4, 5), (1, 5), (2, 3, 5), (4, 0), (0, 3, 5)])
 def test_new_results_lie_as_torch_s_do(shape: tuple[int, ...]) -> None:
-    assert support.steps(shape) == torch.empty(shape).stride()
+    assert support.contiguous_strides(shape) == torch.empty(shape).stride()
 
 
 def by_row(a: torch.Tensor, b: torch.Tensor) -> tuple[Any, Any]:
     """What is left of a call without rows, and its leading sizes."""
-    return repeats.but_for_rows(launch_cache.looked_at([a, b])[0], [a, b], [0])
+    return repeats.without_rows(launch_cache.call_key([a, b])[0], [a, b], [0])
 
 
 def test_calls_that_differ_in_rows_alone_have_the_same_left() -> None:
@@ -762,7 +762,7 @@ def test_calls_that_differ_in_rows_alone_have_the_same_left() -> None:
 def test_calls_without_others_of_more_rows_have_no_leading_sizes(one: Any) -> None:
     left, leading = by_row(one, torch.zeros(3, 5))
     assert leading is None
-    assert left == launch_cache.looked_at([one, torch.zeros(3, 5)])[0]
+    assert left == launch_cache.call_key([one, torch.zeros(3, 5)])[0]
 
 
 def test_rows_that_come_again_are_repeated_and_others_related() -> None:
@@ -968,7 +968,7 @@ def test_parts_meet_in_room_for_every_tile_though_programs_are_fewer(
     shared = tile("warp_specialized", split_k=2, m=16, n=32, warps=8)
     grid = table_.GRIDS["warp_specialized"]
     made = launch.Launch(None, shared, CPU, (160, 32, 64), grid, (), (), splits=True)
-    assert made.programs == (2, 2) and made.meeting == (10, 2)
+    assert made.programs == (2, 2) and made.tiles_and_splits == (10, 2)
     assert made.scalars == (160, 32, 64, 2)
     monkeypatch.setattr(
         torch.cuda, "is_current_stream_capturing", lambda: True, raising=False
@@ -1146,5 +1146,5 @@ def test_the_last_element_decides_not_the_count() -> None:
 
 
 def test_the_shared_modules_import_without_a_gpu() -> None:
-    for name in SHARED:
-        assert importlib.import_module(f"generated.{name[:-3].replace('/', '.')}")
+    for path in Path("generated/_runtime").rglob("*.py"):
+        assert importlib.import_module(".".join(path.with_suffix("").parts))

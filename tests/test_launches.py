@@ -93,7 +93,7 @@ HOLES = {
     ),
     "record of all threads": Hole("table.py", "threads share", "threading.local"),
     "global scratch ignored": Hole(
-        "replay.py", "never taken", "if made.metadata.global_scratch_size"
+        "replay.py", "never taken", "if kernel.metadata.global_scratch_size"
     ),
     "tf32 not noted": Hole(
         "launch.py", "never taken", "if not ROUNDS and any", "linear_clamp"
@@ -128,9 +128,9 @@ HOLES = {
     ),
     "addresses not bounded": Hole("replay.py", "limit dropped", "MOST_ARGUMENTS = 64"),
     "memory for profiling ignored": Hole(
-        "replay.py", CONDITION, "made.metadata.profile_scratch_size"
+        "replay.py", CONDITION, "kernel.metadata.profile_scratch_size"
     ),
-    "not tried first": Hole("replay.py", CONDITION, "not trusted(launch.device)"),
+    "not tried first": Hole("replay.py", CONDITION, "not replays_work(launch.device)"),
     "kernels of a folder confused": Hole("packed.py", KEY, "launch.kernel.fn, "),
     "warps and stages forgotten": Hole("packed.py", KEY, ", *launch.options.values()"),
     "nothing remembered": Hole(
@@ -141,21 +141,21 @@ HOLES = {
     "version of out stays": Hole(
         "repeats.py",
         "statement dropped",
-        "written(one)",
+        "mark_written(one)",
     ),
     "torch's comparison not used": Hole(
         "repeats.py",
         "statement dropped",
         "strides.append([*[None] * loose, *one.stride()[loose:]])",
     ),
-    "torch's comparison not doubted": Hole(
-        "repeats.py", CONDITION, "same_but_for_rows(one)"
-    ),
+    "torch's comparison not doubted": Hole("repeats.py", CONDITION, "any_rows(other)"),
     "given results not bounded": Hole(
         "support.py", "never taken", "len(self) >= self.most"
     ),
     "warm-up that is not waited for": Hole(
-        "families.py", "statement dropped", "torch.cuda.synchronize(family.where)"
+        "families.py",
+        "statement dropped",
+        "torch.cuda.synchronize(",
     ),
     "tiles in another order": Hole(
         "tile.py", "value of another key", "'GROUP_M': 'group_m'"
@@ -163,7 +163,7 @@ HOLES = {
     "overlap not looked for": Hole(
         "launch_cache.py",
         "never taken",
-        "not harmless(repeat.overlaps, addresses)",
+        "not keep_apart(repeat.overlaps, addresses)",
     ),
 }
 """By what a launcher gets wrong, for calls that it remembers."""
@@ -181,7 +181,7 @@ PLANTED = {
     ),
     "gradients forgotten": (
         "families.py",
-        "(family.learning and graded) is not learning",
+        "(family.requires_grad and grad_enabled) is not differentiated",
         "False",
     ),
 }

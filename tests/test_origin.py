@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 from gemmgen.render.origin import fingerprint
 from gemmgen.select.plan import Plan, plans
 from gemmgen.select.table import Row
+from gemmgen.select.tuned.layers import Pin
 from gemmgen.spec.parse import parse
 
 GEMM = "{name: k, op: gemm, layout: NN, dtype: fp16"
@@ -42,6 +43,11 @@ def test_it_follows_tuning_files() -> None:
     first, *rest = ONE.tables
     row = Row(80, 64, None, first.tiles[0])
     rates = replace(first.rates, latency=2 * first.rates.latency)
+
+    def pinned(least: int) -> Row:
+        pin = Pin(least, 64, first.tiles[0], 64, 1e-5, 2e-5)
+        return Row(80, 64, 512, pin.tile, 512, pin=pin)
+
     tuned = [
         replace(ONE, chosen_by="Timed on a GPU"),
         *(
@@ -51,6 +57,8 @@ def test_it_follows_tuning_files() -> None:
                 replace(first, measured=(replace(row, full=True),)),
                 replace(first, measured=(replace(row, m=128),)),
                 replace(first, rates=rates),
+                replace(first, layers=(pinned(1),)),
+                replace(first, layers=(pinned(2),)),
             )
         ),
     ]

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from gemmgen.output import builder  # noqa: E402
-from generated._runtime.operators import elementwise  # noqa: E402
+from gemmgen.runtime.gradients import elementwise  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("passes_script.py")
 SPEC = """\

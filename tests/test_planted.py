@@ -51,7 +51,7 @@ M_SPAN, N_SPAN = "BLOCK_M, M, INDEX)", "BLOCK_N, N, INDEX)"
 LOOP = "for k in range(0, k_end - k_begin, BLOCK_K):"
 SPLITS = "tl.range(SPLIT_K, "
 SUM = "partials_ptr + i * SIZE"
-BLOCKS = "self.arguments[schedule].blocks"
+BLOCKS = "self.arguments[schedule].via_tma"
 
 FAULTS: dict[str, Fault] = {
     "results made in fp64": Fault(
@@ -128,7 +128,7 @@ FAULTS: dict[str, Fault] = {
         BLOCKS, f"{BLOCKS}[:2]", "16-byte aligned", "persistent",
     ),
     "bias not asked for its offsets": Fault(
-        "index_dtype(*plain)", "index_dtype(*plain[:2], *plain[3:])",
+        "index_dtype(*tensors)", "index_dtype(*tensors[:2], *tensors[3:])",
         "beyond 2^31 along axis 0 of bias",
     ),
     "offsets of the longest axis": Fault(

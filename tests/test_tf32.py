@@ -146,9 +146,9 @@ def test_tensor_maps_round_what_is_to_be_tf32(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(launch, "INTERPRETED", False)
     a, b, c = (torch.zeros(4, 4) for _ in range(3))
     blocks = (
-        launch.Block(a, ((4, 4),), to_tf32=True),
-        launch.Block(b, ((4, 4), (2, 4)), to_tf32=True),
-        launch.Block(c, ((4, 4), None)),
+        launch.TmaArg(a, ((4, 4),), to_tf32=True),
+        launch.TmaArg(b, ((4, 4), (2, 4)), to_tf32=True),
+        launch.TmaArg(c, ((4, 4), None)),
     )
     kernel = Compiled(4)
     launch.Launch(kernel, None, torch.device("cpu"), (), (1,), blocks, ()).round(blocks)
@@ -162,7 +162,7 @@ def test_tensor_maps_round_what_is_to_be_tf32(monkeypatch: pytest.MonkeyPatch) -
 def test_descriptors_round_where_they_can(in_gluon: bool) -> None:
     matrix = torch.zeros(64, 64)
     for rounds in (False, True):
-        block = launch.Block(matrix, ((32, 32), (8, 32), None), to_tf32=rounds)
+        block = launch.TmaArg(matrix, ((32, 32), (8, 32), None), to_tf32=rounds)
         first, last, none = block.descriptors(in_gluon)
         assert first.round_f32_to_tf32 == last.round_f32_to_tf32 == rounds
         assert (first.block_shape, last.block_shape) == ([32, 32], [8, 32])

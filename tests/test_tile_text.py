@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from gemmgen.runtime.tile import FILL
 from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.tile_text import format_tile, parse_tile
+from gemmgen.select.tuned.tile_text import format_tile, parse_tile
 
 
 @st.composite
@@ -15,7 +15,8 @@ def tiles(draw: st.DrawFn) -> Tile:
     schedule = draw(st.sampled_from(list(SCHEDULES)))
     sides = [2 ** draw(st.integers(4, 9)) for _ in range(3)]
     if schedule == "gemv":
-        sides = [1, 2 ** draw(st.integers(0, 3)), 2 ** draw(st.integers(4, 11))]
+        sides = [*draw(st.permutations([1, 2 ** draw(st.integers(0, 6))]))]
+        sides.append(2 ** draw(st.integers(4, 11)))
     specialized = schedule == "warp_specialized"
     splits = [FILL, *range(1, 65)] if SCHEDULES[schedule].splits else [1]
     return Tile(
@@ -94,7 +95,7 @@ def test_what_is_no_tile(text: str) -> None:
         ("warp_specialized 128x192x192 s2 w12", "no power of two"),
         ("tma 128x192x64 s5 w4", "no power of two"),
         ("tiled 8x64x64 s5 w4", "has a side under 16"),
-        ("gemv 2x2x1024 s1 w4", "more rows than the one"),
+        ("gemv 2x2x1024 s1 w4", "several rows and columns"),
         ("warp_specialized 128x128x64 s5 w16", "warps must be 4, 8 or 12"),
         ("tiled 64x64x64 k4 s5 w4", "cuts K into parts, which tiled does not"),
         ("persistent 64x64x64 kfill s5 w4", "which persistent does not"),

@@ -2,7 +2,7 @@
 
 import ast
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -21,11 +21,11 @@ from gemmgen.hardware.targets import TARGETS  # noqa: E402
 from gemmgen.schedules import SCHEDULES, schedule_of  # noqa: E402
 from gemmgen.schedules.parts.memory import accumulator_registers  # noqa: E402
 from gemmgen.schedules.parts.tile import GROUP_M, Tile  # noqa: E402
-from gemmgen.select import tuning_file  # noqa: E402
-from gemmgen.select.decision_list import ANY, Rule  # noqa: E402
 from gemmgen.select.model_table import describes_operands  # noqa: E402
 from gemmgen.select.plan import Plan, plans  # noqa: E402
-from gemmgen.select.tile_text import format_tile, parse_tile  # noqa: E402
+from gemmgen.select.tuned import tuning_file  # noqa: E402
+from gemmgen.select.tuned.decision_list import ANY, Rule  # noqa: E402
+from gemmgen.select.tuned.tile_text import format_tile, parse_tile  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402
 from gemmgen.spec.shapes import Shape  # noqa: E402
 from gemmgen.tuning import session  # noqa: E402
@@ -350,9 +350,8 @@ from gemmgen.select.plan import plans
 from gemmgen.spec.shapes import Shape
 from gemmgen.spec.parse import parse
 from gemmgen.hardware.targets import TARGETS
-from gemmgen.select.tile_text import format_tile, parse_tile
+from gemmgen.select.tuned.tile_text import format_tile, parse_tile
 from gemmgen.tuning import trial
-from tests import forked  # noqa: E402
 from tests.fake_device import FakeDevice
 
 def race_once(calls, device, **options):  # the interpreter is slow
@@ -422,7 +421,7 @@ class Raced:
         self.left_out: dict[Tile, str] = dict(self.left_out_of_all)
         self.log.append(plan.name)
 
-    def race(self, shape: Shape) -> Mapping[Tile, float]:
+    def race(self, shape: Shape, usual: Collection[Tile] = ()) -> Mapping[Tile, float]:
         if str(shape) == self.stop_at:
             raise KeyboardInterrupt
         self.log.append(str(shape))

@@ -138,7 +138,7 @@ FAULTS: dict[str, Fault] = {
     "second result is the first": Fault("pair", "pre_offs, pre,", "pre_offs, out,"),
     "int32 offsets": Fault(
         "layer",
-        "index_dtype(*plain)",
+        "index_dtype(*tensors)",
         "index_dtype()",
         says="beyond 2^31",
     ),

@@ -6,7 +6,7 @@ import pytest
 
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.decision_list import ANY, Rule
+from gemmgen.select.tuned.decision_list import ANY, Rule
 from gemmgen.select.waves import with_full_waves
 from gemmgen.spec.shapes import Shape
 

@@ -46,7 +46,7 @@ def drawn(plan: Plan, leading: Sequence[int] = (5,), learn: bool = True) -> list
             continue
         more = leading[:-1] if "m" in axes[name] else ()
         shape = [*more, *(sizes[axis] for axis in axes[name])]
-        asked = getattr(made, plan.name).operator.asked[name][1]
+        asked = getattr(made, plan.name).operator.requested[name][1]
         given.append(torch.randn(shape).to(asked).requires_grad_(learn))
     return given
 
@@ -108,7 +108,7 @@ def passes() -> Iterator[tuple[Any, list[Any]]]:
         if plan.backward and plan.backward.passed:
             name = f"made.{plan.name}.grad_epilogue"
             one = importlib.import_module(name).GRAD_EPILOGUE
-            shapes = [[SIZES[axis] for axis in axes] for axes in one.read.values()]
+            shapes = [[SIZES[axis] for axis in axes] for axes in one.inputs.values()]
             yield one, [torch.randn(shape) if shape else 0.5 for shape in shapes]
 
 
@@ -117,7 +117,7 @@ def passes_pass_opcheck_whatever_is_wanted() -> None:
     found = list(passes())
     assert len(found) == 5
     for one, given in found:
-        count = len(one.made)
+        count = len(one.results)
         for wanted in (2**count - 1, *(2**place for place in range(count))):
             torch.library.opcheck(one.overload, (*given, wanted))
             made_ = several(one.overload(*given, wanted))
@@ -132,16 +132,16 @@ def passes_pass_opcheck_whatever_is_wanted() -> None:
 @case
 def a_pass_refuses_derivatives_by_name() -> None:
     one, given = next(passes())
-    name = next(iter(one.read))
+    name = next(iter(one.inputs))
     given[0].requires_grad_()
     words = f"{one.kernel}: {name} must not require a gradient"
-    refused(lambda: one.overload(*given, 2 ** len(one.made) - 1), words)
+    refused(lambda: one.overload(*given, 2 ** len(one.results) - 1), words)
 
 
 @case
 def a_pass_maps_item_by_item() -> None:
     one, given = next(passes())
-    wanted = 2 ** len(one.made) - 1
+    wanted = 2 ** len(one.results) - 1
     items = torch.stack([given[0], 2 * given[0]])
     mapped = torch.vmap(lambda first: one.overload(first, *given[1:], wanted))(items)
     each = [one.overload(item, *given[1:], wanted) for item in items]

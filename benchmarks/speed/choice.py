@@ -78,10 +78,10 @@ def tiles_at(
     table = subject.runtime(module, "table")
     launches, sizes = module.LAUNCHES, given.shape.sizes
     device = tensors[0].device
-    described = partial(launches.described, tensors)
+    via_tma = partial(launches.via_tma, tensors)
     _, n, k = sizes
-    able = list(table.serving(launches.tiles, device, n, k, described))
-    chosen = table.select(launches.tiles, device, sizes, described)
+    able = list(table.serving(launches.tiles, device, n, k, via_tma))
+    chosen = table.select(launches.tiles, device, sizes, via_tma)
     return chosen, [tile for tile in able if tile.rates or tile == chosen]
 
 

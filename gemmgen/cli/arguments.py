@@ -97,6 +97,11 @@ def _add_tune(commands: "Commands[argparse.ArgumentParser]") -> None:
         "--shapes", type=Path, metavar="FILE",
         help="YAML map from a kernel to a list of shapes, MxNxK",
     )  # fmt: skip
+    tune.add_argument(
+        "--layers", type=Path, metavar="FILE",
+        help="YAML map from a kernel to a list of layers, NxK, or MxNxK for those of "
+        "at most M rows; each is timed at some 30 numbers of rows",
+    )  # fmt: skip
     tune.add_argument("--only", metavar="GLOB", help="only kernels of such names")
     tune.add_argument(
         "--calibrate", action="store_true",

@@ -71,6 +71,7 @@ def _tune(options: argparse.Namespace, **told: Callable[..., object]) -> Path:
     return api.tune(
         options.specs,
         shapes=options.shapes,
+        layers=options.layers,
         only=options.only,
         fresh=options.fresh,
         **told,

@@ -107,7 +107,8 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     cut = any(row % SECTOR for row in starts)
     joint = schedule.persistent or turns == 1
     each = block_cost(tile, product, target, width, cut, joint)
-    block, wait = each.seconds, rates.latency / max(1, each.ahead)
+    ahead = min(each.ahead, blocks) if schedule.memory_bound else each.ahead
+    block, wait = each.seconds, rates.latency / max(1, ahead)
     if each.ahead == 0:
         wait += _AFTER_LOADS * block
     full, rest = divmod(turns, together)
@@ -120,8 +121,7 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     if parts > 1:
         sums = 4 * tile.m * tile.n * (1 + parts * _OVERLAPPED)
         outside += sums / rates.store_bandwidth
-    again = schedule.reads_again(m, n * product.rights, k)
-    traffic = compulsory(sizes, product) + again * product.bytes
+    traffic = compulsory(sizes, product) + read_again(sizes, tile, product)
     memory = traffic / rates.memory_bandwidth + schedule.ramp(rates)
     memory += filled_bytes(sizes, tile, product) / _FILLED
     return Estimate(
@@ -135,6 +135,14 @@ def compulsory(sizes: Sizes, product: Product) -> int:
     m, n, k = sizes
     results = m * n * max(product.out_bytes, product.tile_bytes)
     return product.rows(m, n) * k * product.bytes + results
+
+
+def read_again(sizes: Sizes, tile: Tile, product: Product) -> int:
+    """Bytes of a matrix that streams through, beyond the first time."""
+    m, n, k = sizes
+    columns = n * product.rights
+    passes = schedule_of(tile).passes(tile, product, (m, columns, k))
+    return (passes - 1) * (m * columns // passes) * k * product.bytes
 
 
 def filled_bytes(sizes: Sizes, tile: Tile, product: Product) -> int:

@@ -38,8 +38,8 @@ from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.memory import accumulator_registers
 from gemmgen.select.plan import Plan
-from gemmgen.select.tile_text import format_tile
-from gemmgen.select.tuning_file import FOLDER, Tuning
+from gemmgen.select.tuned.tile_text import format_tile
+from gemmgen.select.tuned.tuning_file import FOLDER, Tuning
 from gemmgen.spec.shapes import Shape
 
 DEFAULT = Shape(4096, 4096, 4096)

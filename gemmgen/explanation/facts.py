@@ -12,7 +12,8 @@ from typing import Any
 class TableRow:
     """A row of a module's table: its `number`, from 1, `of` how many, and its tile.
 
-    It serves sizes up to `limits`, None being any.
+    It serves sizes up to `limits`, None being any; from `least` rows on, that of a
+    layer, whose N and K are just these.
     """
 
     number: int
@@ -20,6 +21,7 @@ class TableRow:
     limits: Mapping[str, int | None]
     tile: str
     source: str
+    least: int | None = None
 
 
 @dataclass(frozen=True)

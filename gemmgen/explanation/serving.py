@@ -1,31 +1,25 @@
-"""Which row of a kernel's table serves a shape, as its launcher looks for it.
+"""A kernel at a shape: the tile that serves it, and what else could."""
 
-The launcher sees tensors; here they are contiguous, at aligned addresses.
-"""
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from gemmgen.cost.resources import fits
-from gemmgen.cost.time import fills, predicted_time
+from gemmgen.cost.time import predicted_time
 from gemmgen.explanation.facts import Choice, Offer, TableRow
 from gemmgen.hardware.targets import TARGETS, Target
-from gemmgen.schedules import SCHEDULES, described, named, schedule_of, why_not
+from gemmgen.schedules import SCHEDULES, named, schedule_of, why_not
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.costs import Timed
 from gemmgen.select.model_table import describes_operands, serves
 from gemmgen.select.plan import Plan
+from gemmgen.select.serving import row_for, undescribed
 from gemmgen.select.table import Row, Table
-from gemmgen.select.tile_text import format_tile
-from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.select.tuned.costs import Timed
+from gemmgen.select.tuned.tile_text import format_tile
+from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.schema import AUTO
 from gemmgen.spec.shapes import Shape
-from gemmgen.tables.dtypes import DTYPES
-
-_DESCRIBED = 16
-"""Bytes that rows of a described tensor are a multiple of."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +73,13 @@ class Case:
         rows = table.costs or table.measured if table else ()
         if self.timed:  # the model's times of others are no match for them
             tiles = ()
+        own = table.layers if table else ()
+        rows = (*rows, *(row for row in own if row.serves(self.shape.sizes)))
         found = [*(row.tile for row in rows), *tiles, *self.times]
         able = [
             tile
             for tile in dict.fromkeys(found)
-            if serves(tile, self.shape)
+            if serves(tile, self.plan.product, self.shape)
             and not undescribed(self.plan, self.shape, tile.schedule)
             and fits(tile, self.plan.product, self.target)
         ]
@@ -94,54 +90,37 @@ class Case:
         """The tile that serves; of racing ones the model's favourite."""
         if self.plan.configs:
             return self.candidates[0]
-        return self._first()[1].tile
+        return row_for(self.plan, self.shape, self.target)[1].tile
 
     @property
     def choice(self) -> Choice:
         """The row that serves, and those that serve other calls of this shape."""
         if self.plan.configs:
             return Choice(format_tile(self.tile), self._raced(), None, {})
-        number, row = self._first()
+        found_for = partial(row_for, self.plan, self.shape, self.target)
+        number, row = found_for()
         detours = {}
         if describes_operands(row.tile):
-            detours["if none can describe an operand or result"] = self._first(
-                all_=False
-            )
+            detours["if none can describe an operand or result"] = found_for(all_=False)
         if schedule_of(row.tile).described:
-            detours["if no descriptor can describe a tensor"] = self._first(plain=True)
+            detours["if no descriptor can describe a tensor"] = found_for(plain=True)
         found = self._told(number, row)
         told = {when: self._told(*one) for when, one in detours.items()}
         return Choice(format_tile(row.tile), found.source, found, told)
 
-    def _first(self, *, all_: bool = True, plain: bool = False) -> tuple[int, Row]:
-        """The row that serves, and its number: the first, or the best with costs.
-
-        With `plain`, for tensors that no descriptor can describe; unless `all_`, for
-        inputs alone that one can.
-        """
-        serving = (
-            (number, row)
-            for number, row in enumerate(self.plan.rows, start=1)
-            if row.architecture <= self.target.architecture
-            and _holds(row, self.shape, self.target)
-            and (all_ or not describes_operands(row.tile))
-            and not (plain and schedule_of(row.tile).described)
-            and not undescribed(self.plan, self.shape, row.tile.schedule)
-        )
-        number, row = next(serving)
-        if row.timed is None:
-            return number, row
-        timed = [(number, row), *(pair for pair in serving if pair[1].timed)]
-        return min(timed, key=lambda pair: self.seconds(pair[1].tile))
-
     def _told(self, number: int, row: Row) -> TableRow:
         limits = dict(zip("MNK", row.limits, strict=True))
         tile, source = format_tile(row.tile), self._source(row)
-        return TableRow(number, len(self.plan.rows), limits, tile, source)
+        least = row.pin.least if row.pin else None
+        return TableRow(number, len(self.plan.rows), limits, tile, source, least)
 
     def _source(self, row: Row) -> str:
         """Who chose a row."""
         table = self.table
+        if row.pin and self.tuning:
+            gain = f"{1e6 * row.pin.seconds:.1f} µs at {row.pin.at} rows"
+            other = f"{1e6 * row.pin.otherwise:.1f} by what is chosen otherwise"
+            return f"timed on {self.tuning.gpu} for this layer: {gain}, {other}"
         if table and row in (*table.measured, *table.unaligned) and self.tuning:
             return f"timed on {self.tuning.gpu}"
         if table and row in table.costs:
@@ -157,45 +136,6 @@ class Case:
         )
 
 
-def _holds(row: Row, shape: Shape, target: Target) -> bool:
-    if row.full and not fills(row.tile, shape, target):
-        return False
-    return all(
-        most is None or size <= most
-        for size, most in zip(shape.sizes, row.limits, strict=True)
-    )
-
-
-def undescribed(plan: Plan, shape: Shape, schedule: str) -> str | None:
-    """Why no descriptor of a schedule can describe contiguous tensors, or None."""
-    roles = described(schedule, plan.product.kind)
-    for name, size in _described_rows(plan, shape, roles):
-        if size % _DESCRIBED:
-            return (
-                f"rows of {name} are {size:,} bytes, no multiple of {_DESCRIBED}, so "
-                "no descriptor can describe it"
-            )
-    return None
-
-
-def _described_rows(
-    plan: Plan, shape: Shape, roles: frozenset[str]
-) -> Iterator[tuple[str, int]]:
-    """The tensors of the roles, and the bytes of a row of each."""
-    if "inputs" in roles:
-        sizes = dict(zip("MNK", shape.sizes, strict=True))
-        for matrix in plan.contraction.inputs:
-            row = sizes[matrix.stored_sizes[-1]] * plan.product.bytes
-            yield matrix.name, row
-    if "operands" in roles:
-        for operand in plan.operands:
-            if operand.is_matrix:
-                yield operand.name, shape.n * DTYPES[operand.dtype].bytes
-    if "results" in roles:
-        for result in plan.results:
-            yield result.name, shape.n * DTYPES[result.dtype].bytes
-
-
 def offers(case: Case) -> tuple[Offer, ...]:
     """Every schedule: why it cannot serve the shape, or its best tile."""
     return tuple(_offer(case, name) for name in SCHEDULES)
@@ -205,9 +145,9 @@ def _offer(case: Case, name: str) -> Offer:
     plan, title = case.plan, SCHEDULES[name].title
     reason = why_not(name, Kernel(plan.layout, plan.product, case.target))
     reason = reason or undescribed(plan, case.shape, name)
-    most = SCHEDULES[name].most_rows
-    if reason is None and most is not None and case.shape.m > most:
-        reason = f"{name} reads all of B once for each of the {case.shape.m} rows of A"
+    passes = _passes(case, name)
+    if reason is None and passes > 1:
+        reason = f"{name} would read a matrix {passes} times"
     tiles = [tile for tile in case.candidates if tile.schedule == name]
     if reason is None and not tiles:
         reason = _missing(case, name)
@@ -219,6 +159,14 @@ def _offer(case: Case, name: str) -> Offer:
     return Offer(
         name, title, None, format_tile(best), case.seconds(best), times.get(best)
     )
+
+
+def _passes(case: Case, name: str) -> int:
+    """How often a matrix streams through at the shape, in the best of its tiles."""
+    tiles = case.table.tiles if case.table else case.plan.configs
+    own = (tile for tile in tiles if tile.schedule == name)
+    passes, product = SCHEDULES[name].passes, case.plan.product
+    return min((passes(one, product, case.shape) for one in own), default=1)
 
 
 def _missing(case: Case, name: str) -> str:

@@ -62,11 +62,13 @@ def _row(told: Argument) -> Iterator[str]:
 
 
 def _up_to(row: TableRow) -> str:
-    limits = [
+    if row.least is not None:
+        sizes = row.least, *row.limits.values()
+        return "M from {:,} to {:,}, N {:,} and K {:,}".format(*sizes)
+    return ", ".join(
         f"any {size}" if most is None else f"{size} up to {most:,}"
         for size, most in row.limits.items()
-    ]
-    return ", ".join(limits)
+    )
 
 
 def _schedules(told: Argument) -> Iterator[str]:

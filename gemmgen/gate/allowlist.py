@@ -31,7 +31,7 @@ _IMPORTS_FROM: _Imports = {
 }
 _SHARED = {
     "gradients.function": {"Gradient", "main_grad_of", "matrix", "shaped"},
-    "operators.elementwise": {"Elementwise"},
+    "gradients.elementwise": {"Elementwise"},
     "operators.launcher": {"Checks", "Launches", "launcher", "rows"},
     "device": {
         "aligned", "finishes", "row_dot", "span", "split_range", "sum_splits",

@@ -16,7 +16,7 @@ from gemmgen.base.files import blamed
 from gemmgen.base.names import class_name
 from gemmgen.output import folder, lockfile
 from gemmgen.output.changes import Change, State, by_place
-from gemmgen.output.folder import LOCK, PACKAGE, SHARED, Contents, Found, Wanted
+from gemmgen.output.folder import LOCK, PACKAGE, Contents, Found, Wanted, shared_by
 from gemmgen.output.job import Job, Kernel, asked
 from gemmgen.render import origin
 from gemmgen.render.meanings import NameTaken
@@ -128,10 +128,13 @@ def _wanted(
     else:
         known = lockfile.vouched(folder.look(job.folder), made)
     files = _modules(job.kernels, known, on_done)
-    files |= {name: _text(known.get(name)) or _shared(name) for name in SHARED}
 
     def finish(found: Contents, others: Contents) -> dict[str, str]:
-        every = [*(name for name in files if name not in SHARED), *others]
+        every = files | {name: one.text or "" for name, one in others.items()}
+        shared = {
+            name: _text(known.get(name)) or _shared(name)
+            for name in shared_by(every.values())
+        }
         kernels = sorted({home(name) for name in filter(is_launcher, every)})
         layers = sorted({home(name) for name in filter(is_layer, every)})
         _check_classes(layers)
@@ -140,10 +143,11 @@ def _wanted(
         if not gate and old is not None and old.exported() == (kernels, layers):
             package = _text(lockfile.vouched(found, made).get(PACKAGE))
         package = package or _package(kernels, layers)
-        lock = lockfile.made({**files, PACKAGE: package}, others, old, made)
+        texts = {**shared, PACKAGE: package}
+        lock = lockfile.made({**files, **texts}, others, old, made)
         if gate and old is not None and old.files.keys() == lock.files.keys():
-            return {PACKAGE: package, LOCK: found[LOCK].text or ""}
-        return {PACKAGE: package, LOCK: lockfile.text(lock)}
+            return {**texts, LOCK: found[LOCK].text or ""}
+        return {**texts, LOCK: lockfile.text(lock)}
 
     return Wanted(files, job.sources, finish, job.lives)
 

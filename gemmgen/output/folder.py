@@ -4,14 +4,14 @@ It must not render anything, nor touch a file that gemmgen did not write.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
 from gemmgen.base import header
 from gemmgen.base.errors import quoted
 from gemmgen.base.files import terminable
-from gemmgen.base.header import Header
+from gemmgen.base.header import Header, file_hash
 from gemmgen.base.tree import Folder, pinned
 from gemmgen.output.changes import Change, Refused, State, by_place
 from gemmgen.render.parts import RUNTIME, header_name, home
@@ -41,24 +41,25 @@ SHARED = tuple(
         "dispatch",
         "families",
         "launch_cache",
-        "gradients/__init__",
-        "gradients/function",
         "operators/__init__",
         "operators/registry",
         "operators/sharding",
         "operators/entry",
         "operators/operator",
         "operators/launcher",
-        "operators/elementwise",
+        "gradients/__init__",
+        "gradients/function",
+        "gradients/elementwise",
         "layers/__init__",
         "layers/base",
         "layers/replace",
         "layers/parallel",
     )
 )
-"""The files of what all launchers share, each using those before it."""
+"""The files of what launchers share, each using those before it."""
 LOCK = "gemmgen.lock.json"
 
+_ROOM = re.compile(rf"^from \.+{RUNTIME}\.(\w+)\.", re.MULTILINE)
 _MODULE = re.compile(r"(?:[a-z_][a-z0-9_]*/){0,2}[a-z_][a-z0-9_]*\.py")
 
 
@@ -74,12 +75,17 @@ class Found:
     def kernel(self) -> str | None:
         """The kernel that the file is of, None for any other file."""
         ours = self.header
-        if ours is None or ours.source is None or ours.name != header_name(self.name):
+        if ours is None or ours.source is None or ours.file != _hash(self.name):
             return None
         return home(self.name)
 
 
 Contents = Mapping[str, Found]
+
+
+def _hash(file: str) -> str:
+    """What the header of a file of this name has for that."""
+    return file_hash(header_name(file))
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,17 @@ class Wanted:
     sources: Set[str]
     finish: Callable[[Contents, Contents], Mapping[str, str]] = lambda _, __: {}
     lives: Callable[[str], bool] = lambda _: True
+
+
+def shared_by(kernels: Iterable[str]) -> list[str]:
+    """Those of `SHARED` that a folder has whose kernels' files hold these texts.
+
+    Packages of them, such as that for gradients, only if a kernel imports from there.
+    """
+    rooms = {room for text in kernels for room in _ROOM.findall(text)}
+    return [
+        name for name in SHARED if name.count("/") == 1 or name.split("/")[1] in rooms
+    ]
 
 
 def look(path: Path) -> dict[str, Found]:
@@ -178,7 +195,7 @@ def _of(file: Found, sources: Set[str]) -> bool:
     """Whether a build of `sources` answers for this file."""
     if file.header is None:
         return False
-    if file.header.name not in (None, header_name(file.name)):
+    if file.header.file not in (None, _hash(file.name)):
         return False  # a copy that somebody made of a generated file
     return file.header.source is None or file.header.source in sources
 
@@ -209,7 +226,7 @@ def _judge(file: Found, text: str, wanted: Wanted) -> tuple[State, str]:
         return State.FRESH, ""
     if file.name == LOCK and file.text is not None:
         return State.OUTDATED, ""
-    if ours is None or ours.name not in (None, header_name(file.name)):
+    if ours is None or ours.file not in (None, _hash(file.name)):
         return State.FOREIGN, "gemmgen did not write this file; move it away"
     others = ours.source is not None and ours.source not in wanted.sources
     if others and wanted.lives(_source(file)):

@@ -10,7 +10,7 @@ from gemmgen.output.folder import PACKAGE
 from gemmgen.render.parts import RUNTIME
 from gemmgen.select import plan
 from gemmgen.select.plan import Plan
-from gemmgen.select.tuning_file import beside, kernel_places
+from gemmgen.select.tuned.tuning_file import beside, kernel_places
 
 
 @dataclass(frozen=True)

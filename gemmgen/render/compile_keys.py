@@ -16,7 +16,8 @@ from gemmgen.render.parts import file_of
 from gemmgen.schedules import SCHEDULES, described, schedule_of
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
-from gemmgen.select.tile_text import format_tile
+from gemmgen.select.table import Row
+from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.tables.dtypes import DTYPES
 
 ONE, SIXTEEN, OTHER = "1", "16", "any"
@@ -56,14 +57,10 @@ class CompileKey:
 def compile_keys(plan: Plan) -> tuple[CompileKey, ...]:
     """Every key that calls of a kernel may need, in the order of its tiles."""
     texts, found = render.files(plan, ""), dict[CompileKey, None]()
-    for target, tile, limits in _launched(plan):
+    for target, tile, of_axes in _launched(plan):
         parameters = _specialized(plan, tile, texts)
-        for sizes in itertools.product(_SIZES, repeat=len(_AXES)):
-            fit = all(
-                most is None or size <= most
-                for size, most in zip(sizes, limits, strict=True)
-            )
-            if fit and _described(plan, tile, sizes):
+        for sizes in itertools.product(*of_axes):
+            if _described(plan, tile, sizes):
                 for kinds in _kinds(plan, tile, sizes, parameters):
                     found[CompileKey(target, whole(tile), kinds)] = None
     return tuple(found)
@@ -90,12 +87,25 @@ def by_tile(name: str, keys: Sequence[CompileKey]) -> list[dict[str, str]]:
     return rows
 
 
-def _launched(plan: Plan) -> Iterator[tuple[str, Tile, Sequence[int | None]]]:
-    """Every target and tile, with the largest M, N and K that the tile serves."""
+def _launched(plan: Plan) -> Iterator[tuple[str, Tile, Sequence[Sequence[int]]]]:
+    """Every target and tile, with an M, N and K of each kind that the tile serves."""
     for row in plan.rows:
-        yield row.target.name, row.tile, row.limits
+        yield row.target.name, row.tile, _served(row)
     for target, tile in itertools.product(plan.targets, plan.configs):
-        yield target, tile, (None,) * len(_AXES)
+        yield target, tile, [_SIZES] * len(_AXES)
+
+
+def _served(row: Row) -> list[Sequence[int]]:
+    """An M, N and K of each kind that a row serves; of a layer, its own N and K."""
+    if row.pin is None or row.n is None or row.k is None:
+        return [
+            [size for size in _SIZES if most is None or size <= most]
+            for most in row.limits
+        ]
+    least, most = row.pin.least, row.pin.most
+    some = range(least, min(most, least + 2 * max(_SIZES)) + 1)
+    kinds = {(size == 1, math.gcd(size, max(_SIZES))): size for size in some}
+    return [list(kinds.values()), [row.n], [row.k]]
 
 
 def _specialized(plan: Plan, tile: Tile, texts: Mapping[str, str]) -> list[str]:
@@ -132,8 +142,9 @@ def _kinds(
 
     A contiguous tensor's strides are 1 and sizes, whose kinds say enough.
     """
-    first, second = (one.axes for one in plan.passed[:2])
-    align = math.gcd(_WIDEST, _row(first, sizes), _row(second, sizes))
+    inputs = (one.axes for one in plan.passed[:2])
+    wide = (axes for axes in inputs if getattr(tile, axes[-1]) > 1)
+    align = math.gcd(_WIDEST, *(_row(axes, sizes) for axes in wide))
     of_sizes = [[_kind(size)] for size in sizes]
     splits = [_kind(tile.split_k)] if tile.split_k > 0 else [ONE, SIXTEEN, OTHER]
     every = (*of_sizes, splits, [str(align)], ["int32", "int64"])

@@ -156,12 +156,11 @@ class Description:
 
     @property
     def module_doc(self) -> str:
-        """The module's docstring: what the kernel computes."""
+        """The module's docstring: what the kernel computes, if that takes a line."""
         types = self._results_and_types
         line = f"{self.formula[0]}, {types.partition(' ')[2]}."
-        if len(self.formula) == 1 and len(line) <= WIDTH - 6:
-            return f'"""{line}"""'
-        return f'"""{types}, where\n\n{_indented(self.formula)}\n"""'
+        fits = len(self.formula) == 1 and len(line) <= WIDTH - 6
+        return f'"""{line}"""' if fits else f'"""{types}."""'
 
     def schedule_doc(self, file: str) -> str:
         """The docstring of the file of a schedule, or of several with one kernel."""
@@ -176,7 +175,7 @@ class Description:
         lines = self.statements_in_torch
         if len(lines) == 1 and len(lines[0]) <= WIDTH - 7:
             return f'"""{lines[0]}."""'
-        return f'"""What becomes of a tile\'s sum:\n\n{_indented(lines)}\n"""'
+        return f'"""The epilogue of a tile:\n\n{_indented(lines)}\n"""'
 
     @property
     def kernel_doc(self) -> str:
@@ -216,16 +215,14 @@ class Description:
     @property
     def written(self) -> str:
         """What `out` may be: its memory, and whose that must not be."""
-        own = [
-            f"{one.name} itself or " for one in LauncherText(self.plan).read_in_place
-        ]
+        in_place = [one.name for one in LauncherText(self.plan).read_in_place]
+        is_one = f"is {' or '.join(in_place)} or " if in_place else ""
+        memory = f"{is_one}shares no memory with inputs"
         names_ = [one.name for one in self.plan.results]
         if not names_[1:]:
-            memory = f"it is {''.join(own)}apart in memory from all inputs"
-            return f"{names_[0]} is written to `out` if given: {memory}."
-        memory = f"each {''.join(own)}apart in memory from all inputs and each other"
+            return f"`out` receives {names_[0]} if given, and {memory}."
         pair = f"a pair ({', '.join(names_)})"
-        return f"They are written to `out`, {pair}, if given: {memory}."
+        return f"`out` is {pair} if given; each {memory} and the other."
 
     @property
     def shapes(self) -> str:
@@ -263,7 +260,7 @@ class Description:
         return sizes.replace("M", "...")
 
 
-_COMMON = "Errors and `.warmup` are those of all launchers: `_runtime/__init__.py`."
+_COMMON = "Rules: `_runtime/__init__.py`."
 
 
 def _spelled(node: Node, after: Mapping[str, str]) -> str:

@@ -68,7 +68,7 @@ class EpilogueText:
     def meaning(self) -> str:
         """What it returns, with types."""
         said = [f"{one.name} in {one.dtype}" for one in self.plan.results]
-        return f"{' and '.join(said)}, of a tile's sum"
+        return f"{' and '.join(said)} from a tile's accumulator"
 
     @property
     def returned(self) -> str:
@@ -129,7 +129,7 @@ class GradEpilogueText(GradientText):
                 line, WIDTH, initial_indent="    ", subsequent_indent=" " * 8
             )
         ]
-        title = "Gradients of the sum and of operands, element by element"
+        title = "Gradients of the sum and of operands, elementwise"
         return "\n".join([f'"""{title}:', "", *lines, '"""'])
 
     def _formulas(self) -> Iterator[str]:
@@ -153,7 +153,7 @@ class GradEpilogueText(GradientText):
             for name in self.backward.passed
             for shape in (_STORED[self.axes_of(name)],)
         ]
-        text = f"BLOCK_N columns → {', '.join(made)}."
+        text = f"A range of BLOCK_N columns → {', '.join(made)}."
         return "\n    ".join(textwrap.wrap(text, WIDTH - 10))
 
     @property
@@ -178,7 +178,7 @@ class GradEpilogueText(GradientText):
         taken = {
             "device": ["span"],
             "functions": sorted(one for one in called if not OPS[one].in_place),
-            "operators.elementwise": ["Elementwise"],
+            "gradients.elementwise": ["Elementwise"],
         }
         return [
             (shared(self.plan, file), found) for file, found in taken.items() if found

@@ -10,7 +10,7 @@ from gemmgen.base.names import grouped
 from gemmgen.problem.tensors import Result
 from gemmgen.render.epilogue_text import EpilogueText
 from gemmgen.render.table_text import config
-from gemmgen.schedules import SCHEDULES, described
+from gemmgen.schedules import described
 from gemmgen.schedules.parts.schedule import Schedule
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
@@ -31,13 +31,16 @@ class KernelText:
 
     @property
     def splits(self) -> bool:
-        """Whether K may come in splits, in one of the schedules that the kernel has.
+        """Whether K may come in splits, in one of the tiles that the kernel has.
 
-        These meet in one sum, so that there is no other.
+        These meet in one sum, so that there is no other. What specialized kernels share
+        is for splits.
         """
-        served = self.plan.files[self.schedule.file]
         alone = len(self.plan.contraction.accumulators) == 1
-        return alone and any(SCHEDULES[name].splits for name in served)
+        served = self.plan.files[self.schedule.file]
+        own = (tile for _, tile in self.plan.tiles if tile.schedule in served)
+        splits = self.schedule.specialized or any(tile.split_k != 1 for tile in own)
+        return alone and splits
 
     @property
     def decorator(self) -> str:
@@ -148,8 +151,14 @@ class KernelText:
             length, stride = one.stored_sizes[1], one.row_stride
             name = "_" if length in told else length
             told.add(length)
-            lines.append(f"{name}, {stride} = aligned({length}, {stride}, ALIGN)")
+            given = [length, stride, "ALIGN", *self._loaded(one.contiguous_axis)]
+            lines.append(f"{name}, {stride} = aligned({', '.join(given)})")
         return lines
+
+    def _loaded(self, axis: str) -> list[str]:
+        """How much of a row along an axis is loaded at a time, where it may be 1."""
+        lone = self.schedule.memory_bound and axis != "k"
+        return [f"BLOCK_{axis.upper()}"] * lone
 
     @property
     def end_of_k(self) -> str:
@@ -200,14 +209,14 @@ class KernelText:
 
     @property
     def row_dots(self) -> dict[str, str]:
-        """By each sum, what `row_dot` takes: a row of A, rows that stream past it."""
+        """By each sum, what `row_dot` takes: rows of A, rows of a right side."""
         contraction = self.plan.contraction
         return {
             sum_: grouped(
                 [
                     self._rows(contraction.lhs, "m"),
                     self._rows(right, "n"),
-                    ["K", "INDEX", "BLOCK_K", self.accumulator],
+                    [self.range_of_k, "INDEX", "BLOCK_K", self.accumulator],
                 ],
                 indent=4,
             )

@@ -10,7 +10,7 @@ from gemmgen.hardware.targets import TARGETS
 from gemmgen.render.docs import Description
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Table
-from gemmgen.select.tile_text import format_tile
+from gemmgen.select.tuned.tile_text import format_tile
 
 
 def fingerprint(plan: Plan) -> str:
@@ -20,7 +20,13 @@ def fingerprint(plan: Plan) -> str:
 
 
 def _tuned(table: Table) -> object:
-    """A target's measured rows, and its rates where they were fitted."""
+    """A target's measured rows, its rates where they were fitted, and its layers."""
+    layers = [
+        [row.pin.least, *row.limits, format_tile(row.tile)]
+        for row in table.layers
+        if row.pin
+    ]
     rows = [[*row.limits, row.full, format_tile(row.tile)] for row in table.measured]
     fitted = table.rates != TARGETS[table.target].rates
-    return [table.target, rows, astuple(table.rates) if fitted else None]
+    told = [table.target, rows, astuple(table.rates) if fitted else None]
+    return [*told, layers] if layers else told

@@ -31,6 +31,7 @@ from gemmgen.render.parts import (
     RUNTIME,
     TILES,
     file_of,
+    header_name,
     parts_of,
     public,
     stems,
@@ -76,10 +77,10 @@ def _finished(plan: Plan, stem: str, raw: str) -> str:
 def _raw(plan: Plan, stem: str, source: str, entry: str) -> str:
     """One file as its template has it."""
     about = Description(plan)
-    module = [f"name: {plan.folder}/{stem}"]
-    lines = about.entry_in_header if stem == LAUNCHER else module
+    lines = about.entry_in_header if stem == LAUNCHER else ()
+    name = header_name(file_of(plan, stem))
     values = {
-        "head": header.head(source, entry, lines),
+        "head": header.head(source, name, entry, lines),
         "plan": plan,
         "about": about,
     }
@@ -134,7 +135,7 @@ def package(kernels: Sequence[str], layers: Sequence[str] = ()) -> str:
     exported |= {name: name for name in sorted(kernels)}
     made = _formatted(
         "package.py.jinja",
-        head=header.head(None, header.entry_hash([*exported]), ["name: __init__"]),
+        head=header.head(None, LAUNCHER, header.entry_hash([*exported])),
         exported=dict(sorted(exported.items(), key=itemgetter(1))),
         listed=line([f'"{name}"' for name in exported], 4),
         layers=owners,
@@ -144,8 +145,8 @@ def package(kernels: Sequence[str], layers: Sequence[str] = ()) -> str:
 
 def shared(file: str) -> str:
     """A module that all launchers share, the same for every folder."""
-    name = file.removesuffix(".py").removesuffix(f"/{LAUNCHER}")
-    head = header.head(None, header.entry_hash(name), [f"name: {name}"])
+    name = header_name(file)
+    head = header.head(None, name, header.entry_hash(name))
     path = RUNTIME_SOURCES / Path(file).relative_to(RUNTIME)
     if path.exists():
         return header.seal(head + path.read_text(encoding="utf-8"))

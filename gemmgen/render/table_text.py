@@ -1,13 +1,16 @@
 """The text of a dispatch table: a line a row, its columns aligned."""
 
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 from gemmgen.base.names import WIDTH, grouped
 from gemmgen.render.parts import shared
 from gemmgen.schedules.parts.tile import FILL, Product, Rates, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
+from gemmgen.select.tuned.layers import Pin
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,9 @@ class TableText:
             "from microseconds for a block of K, a tile and a launch."
         )
         full = "One that asks for FULL waves takes sizes whose tiles keep all SMs busy."
+        layers = "Rows of a layer come first: they serve its N and K alone."
         told = [
+            *([layers] if any(row.pin for row in self.plan.rows) else []),
             *([costs] if self.timed else []),
             "GPUs that do not have a tile's bytes of shared memory pass it over.",
             *([full] if self.full else []),
@@ -73,25 +78,35 @@ class TableText:
 
     @property
     def rows(self) -> list[str]:
-        """The dispatch table, its columns aligned under their names."""
+        """The dispatch table, its columns aligned under their names.
+
+        A target's layers stand before its other rows, in columns of their own.
+        """
         more = ["waves"] if self.full or self.timed else []
         more += _COSTS if self.timed else []
-        width = len(_COLUMNS) + len(more)
-        cells = (_cells(row, self.plan.product)[:width] for row in self.plan.rows)
-        rows = [[*_COLUMNS, *more], *cells]
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        heads, *lines = [
-            ", ".join(
-                [cells[0].ljust(widths[0])]
-                + [
-                    cell.rjust(width)
-                    for cell, width in zip(cells[1:], widths[1:], strict=True)
-                ]
-            ).rstrip(", ")
-            for cells in rows
+        names = [*_COLUMNS, *more]
+        plain = [self._cells(row, len(names)) for row in self.plan.rows if not row.pin]
+        heads, *lines = _aligned([names, *plain])
+        left, found = iter(lines), list[str]()
+        for pinned, rows in groupby(self.plan.rows, key=lambda row: bool(row.pin)):
+            if pinned:
+                found += ["# Layers:", *self._layers([*rows]), "# All others:"]
+            else:
+                found += [heads, *(next(left) for _ in rows)]
+        return found
+
+    def _layers(self, rows: Sequence[Row]) -> list[str]:
+        """The rows of a target's layers, each with what was timed."""
+        pairs = [(row, row.pin) for row in rows if row.pin]
+        width = len(_COLUMNS)
+        cells = [
+            [*self._cells(row, width), f"from_rows={pin.least}"] for row, pin in pairs
         ]
-        heads = heads.replace(",", " ")
-        return [f"#    {heads}", *(f"Tile({_commas_first(line)})," for line in lines)]
+        heads, *lines = _aligned([[*_COLUMNS, ""], *cells])
+        return [heads.rstrip(), *map(_with_times, lines, (pin for _, pin in pairs))]
+
+    def _cells(self, row: Row, width: int) -> list[str]:
+        return _cells(row, self.plan.product)[:width]
 
 
 _COLUMNS = (
@@ -100,6 +115,29 @@ _COLUMNS = (
     "shared",
 )
 _COSTS = ("block", "once", "launch", "rates")
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """A line of names, then a tile a line, every column as wide as it needs."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    heads, *lines = [
+        ", ".join(
+            [cells[0].ljust(widths[0])]
+            + [
+                cell.rjust(width)
+                for cell, width in zip(cells[1:], widths[1:], strict=True)
+            ]
+        ).rstrip(", ")
+        for cells in rows
+    ]
+    heads = heads.replace(",", " ")
+    return [f"#    {heads}", *(f"Tile({_commas_first(line)})," for line in lines)]
+
+
+def _with_times(line: str, pin: Pin) -> str:
+    """A layer's row, with what was timed."""
+    taken, otherwise = (f"{1e6 * one:.2f}" for one in (pin.seconds, pin.otherwise))
+    return f"{line}  # {taken} us at {pin.at} rows, else {otherwise}"
 
 
 def _commas_first(line: str) -> str:

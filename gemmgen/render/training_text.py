@@ -40,7 +40,7 @@ class BackwardText(GradientText):
     def doc(self) -> str:
         """The file's docstring."""
         targets = ", ".join(one.name for one in self.plan.results)
-        return f'"""Gradients, from those of {targets} to those of every tensor."""'
+        return f'"""The backward: gradients of all inputs from those of {targets}."""'
 
     @property
     def inputs(self) -> list[str]:
@@ -155,7 +155,7 @@ class BackwardText(GradientText):
         call = f"{GRAD_EPILOGUE.upper()}.run({read}, {_tuple(wanted)})"
         yield f"{_tuple(made)} = {call}"
         if back.saved and back.multiplied:  # or a step takes more memory than eager's
-            yield f"{' = '.join(back.saved)} = None  # their memory is for products"
+            yield f"{' = '.join(back.saved)} = None  # frees memory for the products"
 
     def _products(self) -> Iterator[str]:
         """The gradients of A and B."""

@@ -1,26 +1,24 @@
 """What generated launchers share: copied into every output folder as it stands.
 
-It needs torch and Triton, 3.6 to 3.9, and is the same for every spec: it has what any
-kernel may need. A launcher is imported when it is asked for: importing one kernel runs
-no other's module, and does not fail where another's would. How launchers are called:
+It needs torch and Triton, 3.6 to 3.9. Importing one kernel imports no other. Rules of
+every launcher:
 
-- Tensors may have any strides, and sizes 0. They lie on one GPU, of whose current
-  stream the launch is one. Those that kernels cannot read are refused: sparse, nested,
-  views that torch negates as it reads them.
-- A launcher is `torch.ops.<package>.<kernel>` too. Calls that torch has to see, as of
-  torch.compile, torch.vmap, autocast or a mode, are made as that operator.
+- Tensors may have any strides and sizes, also 0. They lie on one GPU; the launch is on
+  its current stream. Sparse and nested tensors and negated views are refused.
+- A launcher is also an operator, `torch.ops.<package>.<kernel>`. Calls that torch has
+  to see, as under torch.compile, torch.vmap, autocast or a mode, go through it.
 - An input that requires a gradient is refused, unless gradients are off or the launcher
-  has a backward; then it is given no `out`.
-- Numbers are Python's or NumPy's. One that is finite and becomes infinite in the type
-  that it is used as is refused. Epilogues are IEEE arithmetic as they are written: a
-  factor 0 does not skip what it multiplies, as beta = 0 does in BLAS.
-- `out=` is written and returned. Each tensor has the shape and type of the result, any
-  strides, no two elements in the same memory, and shares none with an input or another
-  result; an operand [m, n] may be `out` itself.
+  has a backward, which does not go with `out`.
+- Numbers are Python's or NumPy's. A finite one that overflows the type in which it is
+  used is refused. Epilogues are IEEE arithmetic: 0 times NaN is NaN, also for a `beta`
+  that is 0, where BLAS skips the product.
+- `out=` is written and returned. It has the shape and type of the result, any strides
+  without overlap, and shares no memory with an input or another result; an operand
+  [m, n] may be `out` itself.
 - ValueError says what is wrong with an argument, before anything is written;
-  RuntimeError, that no tile of the table runs on the GPU.
-- `warmup`, called like the launcher, compiles what calls need that are like this one
-  and have as many rows or fewer.
+  RuntimeError says that no tile of the table runs on the GPU.
+- `warmup`, called like the launcher, compiles all that calls like this one need that
+  have as many rows or fewer.
 
 Where a kernel has an nn.Module, that is a name of the package too.
 """
@@ -32,15 +30,16 @@ from typing import Any
 
 
 class Launchers(ModuleType):
-    """A package in which each name of `__all__` is the launcher of that submodule.
+    """A package whose names in `__all__` are imported when they are first asked for.
 
-    Or one of `MODULES`: the nn.Module of a kernel, which is in that one's `module.py`.
+    Each is the launcher of the submodule of that name or, if it is in `MODULES`, the
+    nn.Module of the kernel given there.
     """
 
     __all__: Iterable[str]
 
     def __getattr__(self, name: str) -> Any:
-        """The launcher of a kernel, or the module, that nobody has asked for yet."""
+        """Import a launcher or an nn.Module."""
         if name not in self.__dict__.get("__all__", ()):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         kernel = self.__dict__.get("MODULES", {}).get(name)

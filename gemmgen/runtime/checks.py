@@ -1,4 +1,4 @@
-"""What a launcher asks of its arguments, and what it says of one that is wrong."""
+"""The checks of a launcher's arguments, and their errors."""
 
 import contextlib
 import math
@@ -10,11 +10,11 @@ from typing import Any
 
 import torch
 
-from .support import INTERPRETED, PASS, interprets_bf16
+from .support import DRY_RUN, INTERPRETED, interprets_bf16
 from .tile import TYPE_NAMES
 
 LARGEST = torch.finfo(torch.float32).max
-SHORT_NAMES = {getattr(torch, own): name for name, (own, _) in TYPE_NAMES.items()}
+SHORT_NAMES = {getattr(torch, full): name for name, (full, _) in TYPE_NAMES.items()}
 
 
 @dataclass(frozen=True)
@@ -31,24 +31,23 @@ class Checks:
         dtype: torch.dtype,
         device: torch.device | None = None,
     ) -> torch.Size:
-        """Return the shape of a tensor that is as it should be, else raise ValueError.
+        """Return the shape of a tensor that is as wanted, else raise ValueError.
 
         A text in `shape` names a size that may be any; `...` stands for leading sizes.
-        The first tensor decides the device, which must be a GPU unless Triton
-        interprets.
+        Without a `device` it may be on any GPU or, where Triton interprets, the CPU.
         """
-        if PASS.asked is not None:
-            PASS.asked[name] = shape, dtype
+        if DRY_RUN.requested is not None:
+            DRY_RUN.requested[name] = shape, dtype
             return torch.Size([1] * len(shape))
         if not isinstance(tensor, torch.Tensor):
             found = type(tensor).__name__
-        elif not PASS.dry and (flaw := unreadable(tensor)):
+        elif not DRY_RUN.on and (flaw := unreadable(tensor)):
             raise ValueError(f"{self.kernel}: {name} must {flaw}")
         elif tensor.dtype != dtype or not fits(tensor.shape, shape):
             found = describe(tensor.shape, tensor.dtype)
         else:
             check_device(self.kernel, name, tensor, device)
-            if not PASS.dry:
+            if not DRY_RUN.on:
                 check_gradient(self.kernel, name, tensor)
             return tensor.shape
         wanted = describe(shape, dtype)
@@ -59,15 +58,15 @@ class Checks:
     ) -> float:
         """Return a number of Python or NumPy as a float, else raise ValueError.
 
-        A finite one must be finite in `dtype`, as which the kernel uses it. One that
-        torch traces is no number yet.
+        A finite one must be finite in `dtype`, in which the kernel uses it. A number
+        that torch traces is returned as it is.
         """
-        if PASS.dry and isinstance(value, torch.SymFloat):
+        if DRY_RUN.on and isinstance(value, torch.SymFloat):
             return value
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             found = type(value).__name__
             raise ValueError(f"{self.kernel}: {name} must be a float, got {found}")
-        with contextlib.suppress(OverflowError):  # an integer beyond fp64
+        with contextlib.suppress(OverflowError):  # by an integer beyond fp64
             number = float(value)
             if abs(number) <= torch.finfo(dtype).max or not math.isfinite(number):
                 return number
@@ -82,16 +81,16 @@ class Checks:
         apart_from: Sequence[torch.Tensor],
         in_place: Sequence[torch.Tensor] = (),
     ) -> torch.Tensor:
-        """Return a new tensor, or `out` if it can be the output, else raise ValueError.
+        """Return `out`, or a new tensor if it is None; raise ValueError if it is unfit.
 
         `out` may share no memory with the inputs `apart_from`, which other programs
-        still read. An operand `in_place`, of which each element is read where it is
-        written, may be `out` itself, and no other part of its memory.
+        still read. It may be an operand of `in_place` itself, whose elements are each
+        read by the program that writes there, but not overlap it otherwise.
         """
         if out is None:
             return torch.empty(shape, dtype=dtype, device=apart_from[0].device)
         self.writable(name, out, shape, dtype, apart_from, in_place)
-        written(out)
+        mark_written(out)
         return out
 
     def outputs(
@@ -103,30 +102,31 @@ class Checks:
         apart_from: Sequence[torch.Tensor],
         in_place: Sequence[torch.Tensor] = (),
     ) -> tuple[torch.Tensor, ...]:
-        """Return new tensors, one for each dtype, or those of a tuple or list `out`.
+        """Return the tensors in `out`, or new ones, as `output` does.
 
-        As `output`; nor may they share memory with each other. None is marked as
-        written before all are known to be right.
+        They may not share memory with each other. None is marked as written before all
+        are checked.
         """
         if out is None:
             device = apart_from[0].device
             return tuple(torch.empty(shape, dtype=one, device=device) for one in dtypes)
         self.several(name, out, len(dtypes))
-        for place, (one, dtype) in enumerate(zip(out, dtypes, strict=True)):
-            own = f"{name}[{place}]"
-            self.writable(own, one, shape, dtype, apart_from, in_place)
-            for other, earlier in enumerate(out[:place]):
-                if not apart(one, earlier):
-                    flaw = f"not share memory with {name}[{other}]"
-                    raise ValueError(f"{self.kernel}: {own} must {flaw}")
-        for one in out:
-            written(one)
+        for i, (tensor, dtype) in enumerate(zip(out, dtypes, strict=True)):
+            self.writable(f"{name}[{i}]", tensor, shape, dtype, apart_from, in_place)
+            for j, earlier in enumerate(out[:i]):
+                if not apart(tensor, earlier):
+                    flaw = f"{name}[{i}] must not share memory with {name}[{j}]"
+                    raise ValueError(f"{self.kernel}: {flaw}")
+        for tensor in out:
+            mark_written(tensor)
         return tuple(out)
 
-    def several(self, name: str, out: Any, many: int) -> None:
-        """Raise ValueError unless `out` is a tuple or list of so many."""
-        if not isinstance(out, (tuple, list)) or len(out) != many:
-            raise ValueError(f"{self.kernel}: {name} must be a tuple of {many} tensors")
+    def several(self, name: str, out: Any, count: int) -> None:
+        """Raise ValueError unless `out` is a tuple or list of `count`."""
+        if not isinstance(out, (tuple, list)) or len(out) != count:
+            raise ValueError(
+                f"{self.kernel}: {name} must be a tuple of {count} tensors"
+            )
 
     def writable(
         self,
@@ -137,7 +137,7 @@ class Checks:
         apart_from: Sequence[torch.Tensor],
         in_place: Sequence[torch.Tensor],
     ) -> None:
-        """Raise ValueError unless a tensor that was passed can be an output."""
+        """Raise ValueError unless a tensor can be an output."""
         self.tensor(name, out, shape, dtype, apart_from[0].device)
         if not distinct(out):
             flaw = "not have elements that share memory"
@@ -150,14 +150,14 @@ class Checks:
         raise ValueError(f"{self.kernel}: {name} must {flaw}")
 
 
-def written(out: torch.Tensor) -> None:
-    """Let autograd know that a tensor is about to be written, as torch's own `out=`."""
-    if not out.is_inference():  # which has no version
+def mark_written(out: torch.Tensor) -> None:
+    """Tell autograd that a tensor is about to be written, as torch's `out=` does."""
+    if not out.is_inference():  # inference tensors have no version
         torch.autograd.graph.increment_version(out)
 
 
 def unreadable(tensor: torch.Tensor) -> str | None:
-    """Return what a tensor must do for a kernel to read its memory, or None."""
+    """Return what a tensor must be for kernels to read it; None if it is."""
     if (
         type(tensor) is not torch.Tensor
         and type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__
@@ -170,7 +170,7 @@ def unreadable(tensor: torch.Tensor) -> str | None:
         return "hold the values that it shows: call its resolve_neg() or resolve_conj()"
     try:
         tensor.data_ptr()
-    except RuntimeError:  # what a transform of torch.func passes
+    except RuntimeError:  # a wrapper that torch.func passes
         return "have memory of its own, got a tensor of a torch.func transform"
     return None
 
@@ -178,19 +178,19 @@ def unreadable(tensor: torch.Tensor) -> str | None:
 def check_device(
     kernel: str, name: str, tensor: torch.Tensor, wanted: torch.device | None
 ) -> None:
-    """Raise ValueError unless a tensor is on the wanted device, or any that can run."""
+    """Raise ValueError unless a tensor is on the wanted device, or on one that runs."""
     found = tensor.device
     if wanted is not None:
         if found != wanted:
             raise ValueError(f"{kernel}: {name} must be on {wanted}, got {found}")
-    elif PASS.dry and found.type in ("cpu", "meta"):
-        return  # DTensor asks for shapes with tensors of the CPU that stand for others
+    elif DRY_RUN.on and found.type in ("cpu", "meta"):
+        return  # DTensor asks for shapes with stand-ins on the CPU
     elif not INTERPRETED and found.type != "cuda":
         raise ValueError(f"{kernel}: {name} must be on a GPU, got {found}")
     elif found.type not in ("cuda", "cpu"):
         raise ValueError(f"{kernel}: {name} must be on a GPU or CPU, got {found}")
-    if PASS.dry:
-        return  # nothing will be multiplied
+    if DRY_RUN.on:
+        return  # no kernel will run
     if INTERPRETED and tensor.dtype == torch.bfloat16 and not interprets_bf16():
         raise ValueError(
             f"{kernel}: {name} must not be bf16 in Triton's interpreter, which gets "
@@ -199,12 +199,20 @@ def check_device(
 
 
 def check_gradient(kernel: str, name: str, tensor: torch.Tensor) -> None:
-    """Raise ValueError for a tensor whose gradient somebody counts on."""
+    """Raise ValueError for a tensor that requires a gradient, if gradients are on."""
     if tensor.requires_grad and torch.is_grad_enabled():
         raise ValueError(
             f"{kernel}: {name} must not require a gradient, which {kernel} does not "
             f"compute: call it under torch.no_grad(), or pass {name}.detach()"
         )
+
+
+def refuse_out(kernel: str, name: str) -> None:
+    """Raise ValueError for `out`, whose history autograd would not know."""
+    raise ValueError(
+        f"{kernel}: {name} must not require a gradient where out is given: leave that "
+        "away, or call under torch.no_grad()"
+    )
 
 
 def fits(found: torch.Size, wanted: tuple) -> bool:
@@ -227,7 +235,7 @@ def describe(shape: Sequence, dtype: torch.dtype) -> str:
 
 
 def steps(tensor: torch.Tensor) -> list[tuple[int, int]]:
-    """Return (bytes, count) of a tensor's steps along axes that have any, sorted."""
+    """Return (stride in bytes, size - 1) of each axis longer than 1, sorted."""
     width = tensor.element_size()
     return sorted(
         (stride * width, size - 1)
@@ -254,17 +262,18 @@ def distinct(tensor: torch.Tensor) -> bool:
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether two tensors of one shape are the same elements in memory."""
+    """Return whether two tensors of one shape lie in memory as the same elements."""
     if one.data_ptr() != other.data_ptr() or one.dtype != other.dtype:
         return False
     strides = zip(one.shape, one.stride(), other.stride(), strict=True)
-    return all(mine == theirs for size, mine, theirs in strides if size > 1)
+    return all(left == right for size, left, right in strides if size > 1)
 
 
 def apart(one: torch.Tensor, other: torch.Tensor) -> bool:
     """Return whether two tensors are known to share no memory.
 
-    Either one ends before the other begins, or both are columns of one wider matrix.
+    They are if one ends before the other begins, or if both are column ranges of one
+    wider matrix.
     """
     distance = other.data_ptr() - one.data_ptr()
     if not one.numel() or distance >= extent(one) or distance <= -extent(other):
@@ -274,7 +283,7 @@ def apart(one: torch.Tensor, other: torch.Tensor) -> bool:
 
 
 def apart_in_rows(one: torch.Tensor, other: torch.Tensor, pitch: int) -> bool:
-    """Return whether tensors lie in other columns of rows of `pitch` bytes."""
+    """Return whether tensors lie in different columns of rows of `pitch` bytes."""
     widths = [
         sum(step * count for step, count in steps(tensor) if step % pitch)
         + tensor.element_size()

@@ -1,7 +1,4 @@
-"""Functions of the device that kernels call.
-
-The order of tiles and their offsets, dot products of rows, splits of K, fast division.
-"""
+"""Device functions: order and offsets of tiles, row dots, split K, fast math."""
 
 import triton
 import triton.language as tl
@@ -12,7 +9,7 @@ from triton.language.extra import libdevice
 
 from .support import INTERPRETED
 
-# Triton 3.8 renamed these two, and 3.9 raises an error where their old names are used.
+# Triton 3.8 renamed these two, and 3.9 has no old names.
 if hasattr(tma, "async_load"):
     tma_load, tma_store = tma.async_load, tma.async_store
 else:
@@ -27,9 +24,9 @@ def swizzle(
     pid, M, N,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: tl.constexpr,
 ):  # fmt: skip
-    """The row and column, in tiles, of a program's tile of [M, N].
+    """The row and column, in tiles, of program `pid`'s tile of [M, N].
 
-    Programs go down columns of GROUP_M tiles, whose inputs L2 keeps.
+    Programs go down columns of GROUP_M tiles, so that L2 keeps their inputs.
     """
     tiles_m = tl.cdiv(M, BLOCK_M)
     tiles_n = tl.cdiv(N, BLOCK_N)
@@ -41,24 +38,26 @@ def swizzle(
 
 
 @triton.jit
-def aligned(length, stride, ALIGN: tl.constexpr):
-    """The length and stride of a matrix's rows, in elements, as multiples of ALIGN.
+def aligned(length, stride, ALIGN: tl.constexpr, SIDE: tl.constexpr = 0):
+    """Tell the compiler that a matrix's row length and stride are multiples of ALIGN.
 
-    They are; here the compiler gets to see it, and loads along rows are as wide.
+    They are, in elements, so the values stay the same and loads along rows get wider.
+    With SIDE 1, one element of each row in a tile, they may be anything.
     """
-    return length // ALIGN * ALIGN, stride // ALIGN * ALIGN
+    STEP: tl.constexpr = 1 if SIDE == 1 else ALIGN
+    return length // STEP * STEP, stride // STEP * STEP
 
 
 @triton.jit
 def span(tile, BLOCK: tl.constexpr, size, INDEX: tl.constexpr):
-    """The offsets of a tile along an axis, and whether each is within its size."""
+    """The offsets of a tile along an axis, and whether each is in range."""
     offs = (tile * BLOCK + tl.arange(0, BLOCK)).to(INDEX)
     return offs, offs < size
 
 
 @gluon.jit
 def span_in(first, SIDE: gl.constexpr, size, LAYOUT: gl.constexpr):
-    """Offsets of a tile's part along an axis, and whether each is within its size."""
+    """The offsets of a part of a tile along an axis, and whether each is in range."""
     offs = (first + gl.arange(0, SIDE, layout=LAYOUT)).to(gl.int64)
     return offs, offs < size
 
@@ -67,36 +66,53 @@ def span_in(first, SIDE: gl.constexpr, size, LAYOUT: gl.constexpr):
 def row_dot(
     a_ptr, a_rows, stride_ak, mask_m,
     b_ptr, b_rows, stride_bk, mask_n,
-    K, INDEX: tl.constexpr, BLOCK_K: tl.constexpr, ACC: tl.constexpr,
+    k_begin, k_end, INDEX: tl.constexpr, BLOCK_K: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """The dot products over K of a row of A with rows of B, in the type ACC, [1, n].
+    """The dot products of rows of A with rows of B, in the type ACC, [m, n].
 
-    `a_rows` [1] and `b_rows` [n] are the offsets of rows, `mask_m` and `mask_n` tell
-    which exist. No tensor core: one row would leave it 98 % idle, and memory is the
-    limit anyway.
+    `a_rows` [m] and `b_rows` [n] are the offsets of rows along K, `mask_m` and `mask_n`
+    tell which exist; m or n is 1. No tensor core: one row would leave it 98 % idle, and
+    memory is the limit anyway.
     """
-    offs_k = tl.arange(0, BLOCK_K).to(INDEX)
-    a_offs = a_rows[:, None] + offs_k[None, :] * stride_ak
-    b_offs = b_rows[:, None] + offs_k[None, :] * stride_bk
-    products = tl.zeros(b_offs.shape, dtype=ACC)
+    if a_rows.numel == 1:
+        sums = streamed(
+            a_ptr, a_rows, stride_ak, b_ptr, b_rows, stride_bk, mask_n,
+            k_begin, k_end, INDEX, BLOCK_K, ACC,
+        )[None, :]  # fmt: skip
+    else:
+        sums = streamed(
+            b_ptr, b_rows, stride_bk, a_ptr, a_rows, stride_ak, mask_m,
+            k_begin, k_end, INDEX, BLOCK_K, ACC,
+        )[:, None]  # fmt: skip
+    return sums
+
+
+@triton.jit
+def streamed(
+    row_ptr, row, stride_row,
+    ptr, rows, stride, mask,
+    k_begin, k_end, INDEX: tl.constexpr, BLOCK_K: tl.constexpr, ACC: tl.constexpr,
+):  # fmt: skip
+    """The dot products of one row, which exists, with rows that stream past it, [n]."""
+    offs_k = (k_begin + tl.arange(0, BLOCK_K)).to(INDEX)
+    row_offs = row + offs_k * stride_row
+    offs = rows[:, None] + offs_k[None, :] * stride
+    products = tl.zeros(offs.shape, dtype=ACC)
     step = tl.full((), BLOCK_K, INDEX)
     # Unrolled, so that every thread has the loads of four blocks under way.
-    for k in tl.range(0, K, BLOCK_K, loop_unroll_factor=4):
-        mask_k = offs_k < K - k
-        a = tl.load(a_ptr + a_offs, mask=mask_m[:, None] & mask_k[None, :], other=0.0)
-        b = tl.load(
-            b_ptr + b_offs, mask=mask_n[:, None] & mask_k[None, :], other=0.0,
-            eviction_policy="evict_first",  # no other program loads it
-        )  # fmt: skip
-        products += b.to(ACC) * a.to(ACC)
-        a_ptr += step * stride_ak
-        b_ptr += step * stride_bk
-    return tl.sum(products, axis=1)[None, :]
+    for k in tl.range(0, k_end - k_begin, BLOCK_K, loop_unroll_factor=4):
+        mask_k = offs_k < k_end - k
+        one = tl.load(row_ptr + row_offs, mask=mask_k, other=0.0)
+        each = tl.load(ptr + offs, mask=mask[:, None] & mask_k[None, :], other=0.0)
+        products += each.to(ACC) * one.to(ACC)[None, :]
+        row_ptr += step * stride_row
+        ptr += step * stride
+    return tl.sum(products, axis=1)
 
 
 @triton.jit
 def split_range(K, SPLIT_K, BLOCK_K: tl.constexpr):
-    """Where this program's split of K begins and ends: whole blocks but the last."""
+    """Begin and end of this program's split of K, in whole blocks but the last."""
     length = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT_K) * BLOCK_K
     k_begin = tl.program_id(1) * length
     return k_begin, min(K, k_begin + length)
@@ -104,21 +120,21 @@ def split_range(K, SPLIT_K, BLOCK_K: tl.constexpr):
 
 @triton.jit
 def splits_of(partials_ptr, tile, SPLIT_K, SIZE: tl.constexpr):
-    """Where the sums of a tile's splits are kept, of so many elements each."""
+    """Where the partial sums of a tile are, SIZE elements for each split."""
     return partials_ptr + tl.cast(tile, tl.int64) * SPLIT_K * SIZE
 
 
 @triton.jit
 def counts_last(counter_ptr, SPLIT_K):
-    """Count a split whose sum was kept, and tell whether its tile has all of them."""
-    tl.debug_barrier()  # every thread has stored before one counts
+    """Count a split whose sum was stored; tell whether it is the tile's last one."""
+    tl.debug_barrier()  # all threads have stored before one counts
     before = tl.atomic_add(counter_ptr, 1, sem="acq_rel", scope="gpu")
     return before == SPLIT_K - 1
 
 
 @triton.jit
 def finishes(acc, partials_ptr, counters_ptr, SPLIT_K):
-    """Keep the sum of this split, and tell whether its tile has all of them now."""
+    """Store the sum of this split; tell whether all splits of its tile are there."""
     SIZE: tl.constexpr = acc.numel
     split_ptr = splits_of(partials_ptr, tl.program_id(0), SPLIT_K, SIZE)
     split_ptr += tl.program_id(1).to(tl.int64) * SIZE
@@ -130,14 +146,14 @@ def finishes(acc, partials_ptr, counters_ptr, SPLIT_K):
 def sum_splits(
     acc, partials_ptr, counters_ptr, SPLIT_K, PIPELINED: tl.constexpr = False
 ):
-    """The sums of a tile's splits, added in their order, whoever came last.
+    """The sum of a tile's partial sums, in the order of splits; `acc` gives the shape.
 
-    PIPELINED, the next ones are on their way meanwhile: two, for which shared memory
-    has room, or one of a large tile. `acc` has the tile's shape.
+    With PIPELINED, two are loaded ahead, or one of a large tile, for which shared
+    memory has room.
     """
     SIZE: tl.constexpr = acc.numel
     STAGES: tl.constexpr = 3 - (SIZE > 16384) if PIPELINED else 1
-    tl.store(counters_ptr + tl.program_id(0), 0)  # as the next launch wants it
+    tl.store(counters_ptr + tl.program_id(0), 0)  # for the next launch
     partials_ptr = splits_of(partials_ptr, tl.program_id(0), SPLIT_K, SIZE)
     total = tl.zeros((SIZE,), dtype=acc.dtype)
     for i in tl.range(SPLIT_K, num_stages=STAGES):
@@ -146,18 +162,18 @@ def sum_splits(
     return total.reshape(acc.shape)
 
 
-PLAIN = tl.constexpr(INTERPRETED)  # without CUDA's library
+PLAIN = tl.constexpr(INTERPRETED)  # the interpreter has no libdevice
 
 
 @triton.jit
 def fast_exp2(x):
-    """Return 2^x; in fp32 by one instruction, which loses subnormal numbers."""
+    """Return 2^x; in fp32 by one instruction, which flushes subnormals."""
     return tl.exp2(x) if PLAIN else libdevice.exp2(x)
 
 
 @triton.jit
 def fast_divide(x, y):
-    """Return x / y; in fp32 by two, which lose subnormals and y beyond 2^126."""
+    """Return x / y; in fp32 by two instructions, for y up to 2^126, no subnormals."""
     if PLAIN or y.dtype == tl.float64:
         return x / y
     else:
@@ -166,10 +182,10 @@ def fast_divide(x, y):
 
 @triton.jit
 def normal_cdf(x):
-    """Return the normal distribution's function of x.
+    """Return the cumulative normal distribution of x.
 
-    In fp32 e^(-x^2 / 2) q(t) below 0, where t = 1 / (1 + 0.305 |x|); q was fitted to
-    1e-7 of the value for |x| < 14, beyond which nothing but subnormals are lost.
+    In fp32 it is e^(-x^2 / 2) q(t) for x < 0, where t = 1 / (1 + 0.305 |x|); q was
+    fitted to 1e-7 of the value for |x| < 14. Beyond that, only subnormals are lost.
     """
     if x.dtype == tl.float64:
         return 0.5 * (1.0 + tl.erf(x * 0.7071067811865476))

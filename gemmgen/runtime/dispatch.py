@@ -1,8 +1,7 @@
-"""Which kernel a call launches, and with what: its parameters' names tell.
+"""Which kernel a call launches, and with which arguments.
 
-A parameter `x_ptr` is the tensor x, `x_desc` a descriptor of its blocks, `stride_xm`
-its stride along m, `BLOCK_M` a side of the tile. They are passed by position, tensors
-and numbers first, in the order of `Arguments.order`.
+The names of a kernel's parameters say what it takes: `x_ptr` the tensor x, `x_desc` a
+descriptor of it, `stride_xm` its stride along m, `BLOCK_M` a side of the tile.
 """
 
 import functools
@@ -12,10 +11,10 @@ from typing import Any
 
 import torch
 
-from .launch import Block, Launch
+from .launch import Launch, TmaArg
 from .replay import run
 from .support import (
-    PASS,
+    DRY_RUN,
     compute_capability,
     index_dtype,
     row_divisibility,
@@ -25,10 +24,10 @@ from .table import GRIDS, Grid, one_a_raced_tile, one_a_tile, select
 from .tile import CONSTANTS, KERNELS, Tile, stride_name
 
 
-class Arguments:
-    """What every launch of a kernel passes, for tensors of such axes.
+class KernelArguments:
+    """The arguments of a kernel's launches: what its parameters are made from.
 
-    `shared` and `to_tf32` are as in `Launches`.
+    `axes`, `shared` and `to_tf32` are those of `Launches`.
     """
 
     def __init__(
@@ -40,7 +39,7 @@ class Arguments:
         to_tf32: bool,
     ) -> None:
         names = parameters(kernel)
-        tensors = [name for name, own in axes.items() if own]
+        tensors = [name for name, along in axes.items() if along]
         places = {
             stride_name(tensor, axis): (at, dim)
             for at, tensor in enumerate(tensors)
@@ -48,27 +47,28 @@ class Arguments:
         }
         self.kernel, self.grid, self.to_tf32 = kernel, grid, to_tf32
         self.shared = shared if "NUM_WGS" in names else ""
-        self.blocks = [
-            (at, own, f"{tensor}_rest_desc" in names)
-            for at, (tensor, own) in enumerate(axes.items())
+        self.via_tma = [
+            (at, along, f"{tensor}_rest_desc" in names)
+            for at, (tensor, along) in enumerate(axes.items())
             if f"{tensor}_desc" in names
         ]
-        self.tensors = [at for at, own in enumerate(axes.values()) if own]
+        self.tensors = [at for at, along in enumerate(axes.values()) if along]
+        self.row_axes = [along[-1] for along in list(axes.values())[:2]]
         self.splits = "SPLIT_K" in names
         self.strides = [places[name] for name in names if name.startswith("stride_")]
         self.indexes = "INDEX" in names
         self.aligns = "ALIGN" in names
         self.constants = [CONSTANTS[name] for name in names if name in CONSTANTS]
-        wanted = self.order(names, axes)
-        assert names == wanted, f"{names} are passed as {wanted}"
+        passed = self.order(names, axes)
+        assert names == passed, f"{names} are passed as {passed}"
 
     def order(self, names: Sequence[str], axes: Mapping[str, str]) -> list[str]:
         """Return a kernel's parameters in the order in which they are passed."""
         passed: list[str] = []
-        for tensor, own in axes.items():
-            ways = (f"{tensor}_desc", f"{tensor}_rest_desc")
-            moved = [name for name in ways if name in names]
-            passed += moved or [f"{tensor}_ptr" if own else tensor]
+        for tensor, along in axes.items():
+            both = (f"{tensor}_desc", f"{tensor}_rest_desc")
+            descs = [name for name in both if name in names]
+            passed += descs or [f"{tensor}_ptr" if along else tensor]
         passed += ["partials_ptr", "counters_ptr"] * self.splits
         passed += ["M", "N", "K", *["SPLIT_K"] * self.splits]
         passed += [name for name in names if name.startswith("stride_")]
@@ -78,31 +78,37 @@ class Arguments:
     def launch(
         self, tile: Tile | None, sizes: tuple[int, int, int], given: Sequence[Any]
     ) -> Launch:
-        """Return the launch of a tile; of none, where configurations race."""
+        """Return the launch of a tile, or of an autotuned kernel, which has None."""
         device, grid = given[0].device, self.grid
-        plain = [given[at] for at in self.tensors]
-        strides = [tensor.stride() for tensor in plain]
+        tensors = [given[at] for at in self.tensors]
+        strides = [tensor.stride() for tensor in tensors]
         values: list[Any] = [strides[at][dim] for at, dim in self.strides]
         if self.indexes:
-            values.append(index_dtype(*plain))
+            values.append(index_dtype(*tensors))
         if self.aligns:
-            values.append(row_divisibility(given[0], given[1]))
+            values.append(row_divisibility(*self.wide(tile, given)))
         if tile is None:
             grid = grid(tile, sizes, device)
         else:
             values += [getattr(tile, name) for name in self.constants]
-        tensors = list(given)
-        for at, own, rest in self.blocks:
-            moved = tile.boxes(own, self.shared, at > 1) if tile else ()
-            missing = (None,) * (1 + rest - len(moved))
-            tensors[at] = Block(given[at], moved + missing, self.to_tf32 and at < 2)
-        passed = tuple(tensors), tuple(values), self.splits
-        return Launch(self.kernel, tile, device, sizes, grid, *passed)
+        passed = list(given)
+        for at, along, rest in self.via_tma:
+            boxes = tile.boxes(along, self.shared, at > 1) if tile else ()
+            missing = (None,) * (1 + rest - len(boxes))
+            passed[at] = TmaArg(given[at], boxes + missing, self.to_tf32 and at < 2)
+        arguments = tuple(passed), tuple(values), self.splits
+        return Launch(self.kernel, tile, device, sizes, grid, *arguments)
+
+    def wide(self, tile: Tile | None, given: Sequence[Any]) -> Iterator[torch.Tensor]:
+        """Return A and B, but for what a tile loads one element of a row of."""
+        for one, axis in zip(given, self.row_axes, strict=False):
+            if tile is None or getattr(tile, axis) > 1:
+                yield one
 
 
 def function_of(kernel: Any) -> Any:
     """Return the Python function of a kernel."""
-    while hasattr(kernel, "fn"):  # of an autotuner, then of what Triton made
+    while hasattr(kernel, "fn"):  # of an autotuner, then of a JITFunction
         kernel = kernel.fn
     return kernel
 
@@ -115,12 +121,12 @@ def parameters(kernel: Any) -> list[str]:
 class Launches:
     """The tiles that calls choose from, and the kernels that compute them.
 
-    `axes` names the launcher's arguments and results in its order, A and B first, each
-    with the axes that it is stored along: none for a number. Kernels are called by
-    their schedules. Without tiles there is one, whose configurations race.
+    `axes` names the launcher's arguments and results in order, A and B first, each with
+    the axes that it is stored along: none for a number. `kernels` are by schedule.
+    Without tiles there is one kernel, which is autotuned.
 
-    Groups of warps that share a tile have a slice of it along the axis `shared`, and
-    descriptors are of that slice. With `to_tf32` those of A and B round what they read.
+    Warpgroups that share a tile each have a slice of it along the axis `shared`, and
+    descriptors move slices. With `to_tf32` those of A and B round what they read.
     """
 
     def __init__(
@@ -137,29 +143,29 @@ class Launches:
         inputs = list(axes.values())[:2]
         self.axes, self.tiles = axes, tiles
         self.sizes = [
-            next((at, own.index(axis)) for at, own in enumerate(inputs) if axis in own)
+            next((at, ax.index(axis)) for at, ax in enumerate(inputs) if axis in ax)
             for axis in "mnk"
         ]
-        also = {name: kernels[own] for name, own in KERNELS.items() if own in kernels}
+        also = {name: kernels[of] for name, of in KERNELS.items() if of in kernels}
         self.arguments = {
-            name: Arguments(kernel, self.grid(name), axes, shared, to_tf32)
+            name: KernelArguments(kernel, self.grid(name), axes, shared, to_tf32)
             for name, kernel in {**kernels, **also}.items()
         }
 
     def grid(self, schedule: str) -> Grid:
-        """Return what tells how many programs a schedule's launch has."""
+        """Return the function that counts the programs of a schedule's launch."""
         return GRIDS.get(schedule, one_a_tile) if self.tiles else one_a_raced_tile
 
     def launch(self, *given: Any) -> Launch:
-        """Return the launch that serves matrices whose sizes and types were checked."""
+        """Return the launch for arguments that were checked."""
         shapes = given[0].shape, given[1].shape
         M, N, K = [shapes[at][dim] for at, dim in self.sizes]
         sizes = M, N, K
         if not self.tiles:
             return next(iter(self.arguments.values())).launch(None, sizes, given)
-        described = functools.partial(self.described, given)
+        via_tma = functools.partial(self.via_tma, given)
         device = given[0].device
-        tile = select(self.tiles, device, sizes, described)
+        tile = select(self.tiles, device, sizes, via_tma)
         if tile is None:
             sm, room = compute_capability(device), shared_memory(device)
             raise RuntimeError(
@@ -168,14 +174,11 @@ class Launches:
             )
         return self.arguments[tile.schedule].launch(tile, sizes, given)
 
-    def described(self, given: Sequence[Any], schedule: str) -> Iterator[torch.Tensor]:
-        """Return the tensors that a schedule takes through descriptors."""
-        return (given[at] for at, *_ in self.arguments[schedule].blocks)
+    def via_tma(self, given: Sequence[Any], schedule: str) -> Iterator[torch.Tensor]:
+        """Return the tensors that a schedule takes as descriptors."""
+        return (given[at] for at, *_ in self.arguments[schedule].via_tma)
 
     def run(self, *given: Any) -> None:
-        """Launch the kernel that serves inputs and results, which were checked.
-
-        Nothing, where a launcher is called for what it says alone.
-        """
-        if not PASS.dry:
+        """Launch the kernel for arguments that were checked; not in a dry run."""
+        if not DRY_RUN.on:
             run(self.launch(*given))

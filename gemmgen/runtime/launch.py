@@ -1,4 +1,4 @@
-"""A launch: a kernel, its grid, all that it is called with; by Triton's own entry."""
+"""A kernel with its grid and arguments, launched through Triton's public entry."""
 
 import functools
 from collections.abc import Sequence
@@ -14,36 +14,35 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from .support import INTERPRETED
 from .tile import TYPE_NAMES, Tile, cdiv
 
-# Whether descriptors can be asked to round, as those of newer Tritons can.
+# Triton 3.6 has no descriptors that round, see `Launch.round`.
 ROUNDS = "round_f32_to_tf32" in TensorDescriptor.__dataclass_fields__
-TF32 = 11  # CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 of CUDA's driver: what rounds, otherwise
+TF32 = 11  # CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 of CUDA's driver
 
-# Product and sum as one instruction, rounded once: the default of Triton up to 3.9, and
-# no longer from 3.10 on.
+# Fused multiply-add, which Triton uses by default up to 3.9 only.
 FUSED = {"enable_fp_fusion": True}
 
-# By torch's names of types.
-IN_TRITON = dict(TYPE_NAMES.values())
+TRITON_TYPES = dict(TYPE_NAMES.values())  # by torch's names
 
-PLAIN = (float, int, type(None))  # that kernels are passed as they are
+PLAIN = (float, int, type(None))  # types that are passed to kernels unchanged
 
+# By device index and stream.
 WORKSPACES: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
 
 @functools.cache
 def shared_layout(rows: int, columns: int, dtype: torch.dtype) -> NVMMASharedLayout:
-    """Return how a block lies in shared memory, for tensor core and tensor map."""
+    """Return the layout in shared memory of a block that TMA moves."""
     name = str(dtype).removeprefix("torch.")
-    element = getattr(tl, IN_TRITON.get(name, name))
+    element = getattr(tl, TRITON_TYPES.get(name, name))
     return NVMMASharedLayout.get_default_for([rows, columns], element)
 
 
-class Block(NamedTuple):
-    """A matrix that a kernel reads or writes in boxes, through tensor descriptors.
+class TmaArg(NamedTuple):
+    """A matrix that a kernel takes as tensor descriptors, one for each size of box.
 
-    The kernel has a parameter for each of the `boxes`, rows and columns; there is None
-    where this tile needs none. With `to_tf32` fp32 elements are rounded to tf32 as they
-    are read, where the tensor core would cut them.
+    `boxes` are rows and columns; None stands for a descriptor that this tile does not
+    need. With `to_tf32` fp32 elements are rounded to tf32 as they are read, which the
+    tensor core would truncate.
     """
 
     matrix: torch.Tensor
@@ -51,11 +50,11 @@ class Block(NamedTuple):
     to_tf32: bool = False
 
     def descriptors(self, in_gluon: bool) -> list[Any]:
-        """Return the descriptors that Triton passes to a kernel, in Gluon or not."""
+        """Return the descriptors of all boxes."""
         return [box and self.descriptor(box, in_gluon) for box in self.boxes]
 
     def descriptor(self, box: tuple[int, ...], in_gluon: bool) -> Any:
-        """Return the descriptor of one box: its rows and columns, in elements."""
+        """Return the descriptor of a box, whose sides are in elements."""
         shape = list(box)
         rounding = {"round_f32_to_tf32": True} if self.to_tf32 and ROUNDS else {}
         if not in_gluon:
@@ -66,12 +65,12 @@ class Block(NamedTuple):
 
 @dataclass
 class Launch:
-    """A kernel with all that it is called with.
+    """A kernel with its grid and arguments.
 
-    `tensors` are the launcher's arguments and results in their order, floats among
-    them; then come `sizes` and `values`. With `splits` a workspace comes between, in
-    which the parts of K meet, and their number after the sizes; `meeting` counts tiles,
-    and parts of each. An autotuned kernel has no tile, and a grid that Triton calls.
+    `tensors` are the launcher's arguments and results in order, numbers included; then
+    come `sizes` and `values`. A kernel that `splits` K takes a workspace before the
+    sizes and the number of splits after them; `tiles_and_splits` counts both. An
+    autotuned kernel has no tile, and its grid is a function that Triton calls.
     """
 
     kernel: Any
@@ -83,128 +82,128 @@ class Launch:
     values: tuple[Any, ...]
     splits: bool = False
     programs: Any = field(init=False)
-    meeting: tuple[int, int] = field(init=False)
+    tiles_and_splits: tuple[int, int] = field(init=False)
     scalars: tuple[Any, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        """Count the programs along each axis; put what follows tensors in order."""
-        self.programs, self.meeting = self.grid, (0, 1)
+        """Derive the number of programs, and the arguments that follow tensors."""
+        self.programs, self.tiles_and_splits = self.grid, (0, 1)
         if self.tile is not None:
             self.programs = self.grid(self.tile, self.sizes, self.device)
         if self.splits:
-            self.meeting = self.tile.tiles(*self.sizes[:2]), self.programs[1]
-        self.scalars = (*self.sizes, *self.parts, *self.values)
+            tiles = self.tile.tiles(*self.sizes[:2])
+            self.tiles_and_splits = tiles, self.programs[1]
+        self.scalars = (*self.sizes, *self.split_k, *self.values)
 
     def of_rows(self, M: int) -> "Launch":
-        """Return the same of other tensors, which are left out, of M rows."""
+        """Return the launch of the same tile for M rows, without its tensors."""
         what, sizes = (self.kernel, self.tile, self.device), (M, *self.sizes[1:])
         return Launch(*what, sizes, self.grid, (), self.values, self.splits)
 
     @property
     def in_gluon(self) -> bool:
-        """Whether the kernel is written in Gluon, which has its own descriptors."""
+        """Whether the kernel is in Gluon, which has descriptors of its own."""
         return self.tile is not None and self.tile.schedule == "warp_specialized"
 
     @property
     def options(self) -> dict[str, int]:
-        """What Triton is told; an autotuned kernel knows its tile by itself."""
+        """Triton's options; an autotuned kernel has those of its tile by itself."""
         return FUSED | (self.tile.options if self.tile else {})
 
     @property
-    def described(self) -> list[Block]:
-        """The tensors that come through descriptors."""
-        return [one for one in self.tensors if isinstance(one, Block)]
+    def tma_args(self) -> list[TmaArg]:
+        """The tensors that the kernel takes as descriptors."""
+        return [one for one in self.tensors if isinstance(one, TmaArg)]
 
     @property
-    def parts(self) -> tuple[int, ...]:
-        """In how many parts K comes, if it may come in several."""
-        return self.meeting[1:] if self.splits else ()
+    def split_k(self) -> tuple[int, ...]:
+        """The number of splits of K, if the kernel takes it."""
+        return self.tiles_and_splits[1:] if self.splits else ()
 
     @property
     def addresses(self) -> list[int | float]:
-        """Where the tensors are; numbers as they are."""
-        plain = [one.matrix if isinstance(one, Block) else one for one in self.tensors]
+        """The addresses of tensors; numbers as they are."""
+        plain = [one.matrix if isinstance(one, TmaArg) else one for one in self.tensors]
         return addresses_of(plain)
 
     def enter(self) -> Any:
         """Launch through Triton's public entry, and return what it compiled.
 
-        The tensors' device is the current one.
+        The tensors' device must be the current one.
         """
         tensors: list[Any] = []
         for one in self.tensors:
-            block = isinstance(one, Block)
-            tensors += one.descriptors(self.in_gluon) if block else [one]
+            via_tma = isinstance(one, TmaArg)
+            tensors += one.descriptors(self.in_gluon) if via_tma else [one]
         scratch = self.workspace() if self.splits else ()
         arguments = (*tensors, *scratch, *self.scalars)
-        if not ROUNDS and any(one.to_tf32 for one in self.described):
+        if not ROUNDS and any(one.to_tf32 for one in self.tma_args):
             self.round(arguments)
         return self.kernel[self.programs](*arguments, **self.options)
 
     def workspace(self) -> tuple[torch.Tensor, ...]:
-        """Return the room in which the parts of K meet."""
-        return workspace(self.device, self.tile, *self.meeting)
+        """Return the partial sums and the counters of split K."""
+        return workspace(self.device, self.tile, *self.tiles_and_splits)
 
     def round(self, arguments: Sequence[Any]) -> None:
-        """Make the compiled kernel's tensor maps round what is `to_tf32`.
+        """Make Triton 3.6 encode tensor maps that round, where that is `to_tf32`.
 
-        Triton 3.6 makes them of the type that it notes for every descriptor.
+        It encodes them with the element type in the compiled kernel's metadata.
         """
         if INTERPRETED:
             return
         compiled = self.kernel.warmup(*arguments, grid=self.programs, **self.options)
-        blocks = [block for block in self.described for box in block.boxes if box]
-        notes = compiled.metadata.tensordesc_meta
-        for block, note in zip(blocks, notes, strict=True):
-            if block.to_tf32:
-                note["elem_type"] = TF32
+        boxes = [arg for arg in self.tma_args for box in arg.boxes if box]
+        for arg, meta in zip(boxes, compiled.metadata.tensordesc_meta, strict=True):
+            if arg.to_tf32:
+                meta["elem_type"] = TF32
 
 
 def addresses_of(arguments: Sequence[Any]) -> list[int | float]:
-    """Return where tensors are; numbers, and None, as they are."""
+    """Return the addresses of tensors; numbers and None as they are."""
     return [one if type(one) in PLAIN else one.data_ptr() for one in arguments]
 
 
 def workspace(
-    device: torch.device, tile: Tile, tiles: int, parts: int
+    device: torch.device, tile: Tile, tiles: int, splits: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return fp32 room for the parts of every tile, and zeroed counts of them.
+    """Return fp32 memory for the partial sums of all tiles, and zeroed counters.
 
-    Groups of warps may each have a count of a tile. Launches of one stream follow each
-    other and share them; each leaves the counts at zero. A CUDA graph has its own,
-    which every replay zeroes first; what comes from a pool is not kept either.
+    Each warpgroup of a tile may have a counter. The launches of a stream run one after
+    the other and share a workspace; each leaves the counters at zero. A CUDA graph has
+    a workspace of its own, zeroed at every replay. Memory of a pool is not kept.
     """
-    words = tiles * parts * tile.m * tile.n if parts > 1 else 1
-    counts = tiles * cdiv(tile.warps, 4)
+    words = tiles * splits * tile.m * tile.n if splits > 1 else 1
+    counts = tiles * cdiv(tile.warps, 4) if splits > 1 else 1
     if INTERPRETED or torch.cuda.is_current_stream_capturing():
         return new_workspace(device, words, counts)
     stream = torch.cuda.current_stream(device)
     found = WORKSPACES.get((device.index, stream.cuda_stream))
     if found is None or found[0].numel() < words or found[1].numel() < counts:
         found = new_workspace(device, words, max(counts, 1024))
-        if not pooled(found[0]):  # nor is the other, made right after it
+        if not pooled(found[0]):  # nor are the counters, allocated right after it
             WORKSPACES[device.index, stream.cuda_stream] = found
     return found
 
 
 def pooled(tensor: torch.Tensor) -> bool:
-    """Return whether memory is of a pool that torch was told to take it from.
+    """Return whether memory comes from a private pool, which takes it back.
 
-    As while torch.compile warms up for a CUDA graph, which has to get it back.
+    torch.compile has one while it warms up for a CUDA graph.
     """
     if torch.cuda.get_allocator_backend() != "native":
-        return False  # others tell of no pools
+        return False  # other allocators do not report pools
     address = tensor.data_ptr()
     return any(
-        one["segment_pool_id"] != (0, 0)
-        for one in torch.cuda.memory_snapshot()
-        if one["address"] <= address < one["address"] + one["total_size"]
+        segment["segment_pool_id"] != (0, 0)
+        for segment in torch.cuda.memory_snapshot()
+        if 0 <= address - segment["address"] < segment["total_size"]
     )
 
 
 def new_workspace(
     device: torch.device, words: int, counts: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return uninitialized parts and zeroed counts."""
-    parts = torch.empty(words, dtype=torch.float32, device=device)
-    return parts, torch.zeros(counts, dtype=torch.int32, device=device)
+    """Return uninitialized partial sums and zeroed counters."""
+    partials = torch.empty(words, dtype=torch.float32, device=device)
+    return partials, torch.zeros(counts, dtype=torch.int32, device=device)

@@ -1,9 +1,8 @@
-"""Launchers that remember their calls.
+"""The launch cache: a launcher repeats the launches of earlier calls.
 
-One that is called again with tensors of the same signature decides nothing anew: it
-makes its results and repeats its launch for the new addresses. What it decides for
-another number of rows comes from its family. What torch has to see it is handed: where
-the launcher is an operator too, its own; else a launcher refuses it.
+A call whose signature is known allocates its results and repeats the launch for the new
+addresses; of another number of rows, it chooses its tile in its `Family`. Calls that
+torch has to see go to autograd or to the launcher's operator.
 """
 
 import functools
@@ -13,259 +12,259 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 import torch
 
-from .families import Family, Latest, Warmed, warm_up
-from .gradients.function import Gradient
+from .families import Family, RecentFamilies, Warmed, warm_up
 from .launch import addresses_of
 from .repeats import (
     Repeat,
-    but_for_rows,
-    harmless,
+    call_key,
     in_order,
-    looked_at,
+    keep_apart,
     plain,
-    repeating,
+    repeat_of,
     several,
+    without_rows,
 )
 from .replay import HOOKS, hooked
 from .support import (
     DUAL,
     INTERPRETED,
     Bounded,
-    autocast,
-    moded,
-    overridden,
-    profiled,
-    special,
-    transformed,
-    watched,
+    current_device,
+    has_override,
+    in_autocast,
+    in_mode,
+    in_transform,
+    intercepted,
+    must_dispatch,
+    profiling,
+    tracing,
 )
 from .table import RECORD
 
-MOST_FAMILIES = 1024  # that a launcher remembers
-MOST_CALLS = 1024  # and calls that write what they are given
+MOST_FAMILIES = 1024
+MOST_CALLS = 1024  # with `out`
 
+Launcher = Callable[..., Any]
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
 
 class Cached(Protocol[P, R]):
-    """A launcher that remembers its calls."""
+    """A launcher with a launch cache."""
 
     by_row: tuple[str, ...]
-    memory: "Memory"
-    unseen: Callable[..., Any]
-    """The same, of which torch need not know."""
+    cache: "LaunchCache"
+    untracked: Launcher
+    """The launcher for calls that torch has seen, or need not see."""
 
     def __call__(self, *inputs: P.args, **named: P.kwargs) -> R:
         """Launch."""
 
     def warmup(self, *inputs: Any, **named: Any) -> list[Warmed]:
-        """Run to compile all that calls like this one need, of as many rows or fewer.
+        """Compile all that calls like this one need that have as many rows or fewer.
 
-        Returns the tiles, each with the least number of rows that takes it.
+        Returns the tiles, each with the least number of rows that uses it.
         """
 
 
 def launch_cache(
-    *by_row: str, gradient: Gradient | None = None
+    *by_row: str, gradient: Any = None
 ) -> Callable[[Callable[P, R]], Cached[P, R]]:
-    """Return what makes a launcher remember what it decided for a signature.
+    """Return a decorator that gives a launcher a launch cache.
 
     The arguments `by_row`, the first of them a matrix, have a row, or a number, for
-    each row of the results: calls that differ in rows alone are decided together. A
-    call of which somebody asks the `gradient` goes through autograd.
+    each row of the results: calls that differ only in these rows are one family. With a
+    `Gradient`, calls that need a gradient go through autograd.
     """
 
     def cached(launcher: Callable[P, R]) -> Cached[P, R]:
         *names, _ = inspect.signature(launcher).parameters
-        memory = Memory(launcher, names, by_row, gradient)
-        kind = interpreting if INTERPRETED else calling
-        made: Any = functools.wraps(launcher)(kind(launcher, names, memory, True))
-        made.unseen = kind(launcher, names, memory, False)
-        made.by_row, made.memory, made.gradient = by_row, memory, gradient
-        made.warmup = functools.partial(memory.warm_up, made)
-        return made
+        cache = LaunchCache(launcher, names, by_row, gradient)
+        wrap = interpreted_call if INTERPRETED else cached_call
+        call: Any = functools.wraps(launcher)(wrap(launcher, names, cache, True))
+        call.untracked = wrap(launcher, names, cache, False)
+        call.by_row, call.cache, call.gradient = by_row, cache, gradient
+        call.warmup = functools.partial(cache.warm_up, call)
+        return call
 
     return cached
 
 
-def calling(
-    launcher: Callable[..., Any], names: Sequence[str], memory: "Memory", seen: bool
-) -> Callable[..., Any]:
-    """Return a function that calls a launcher, or repeats what it did before.
+def cached_call(
+    launcher: Launcher, names: Sequence[str], cache: "LaunchCache", tracked: bool
+) -> Launcher:
+    """Return a function that calls a launcher, or repeats an earlier launch.
 
-    One that is `seen` hands what torch has to see to `memory.handed`.
+    If it is `tracked`, it makes calls that torch has to see by `cache.as_operator`.
     """
-    count, latest = len(names), memory.latest
+    count, recent = len(names), cache.recent
 
-    def remembering(*inputs: Any, out: Any = None, **named: Any) -> Any:
-        if seen and (
+    def call(*inputs: Any, out: Any = None, **named: Any) -> Any:
+        if tracked and (
             tracing()
-            or overridden(inputs)
+            or has_override(inputs)
             or DUAL._current_level >= 0
-            or (out is None and profiled())
+            or (out is None and profiling())
         ):
-            return memory.handed(*inputs, out=out, **named)
+            return cache.as_operator(*inputs, out=out, **named)
         if named or len(inputs) != count:
             ordered = in_order(names, inputs, named)
             if ordered is None:  # the launcher says what is wrong
                 return launcher(*inputs, out=out, **named)
             inputs = ordered
         if out is None:
-            family, addresses = latest.found(inputs)
-            told = HOOKS.launch_enter_hook.calls or HOOKS.launch_exit_hook.calls
-            if family and family.device == current_device() and not told:
+            family, addresses = recent.found(inputs)
+            hooks = HOOKS.launch_enter_hook.calls or HOOKS.launch_exit_hook.calls
+            if family and family.device == current_device() and not hooks:
                 leading = family.leading(inputs)
-                again = family.repeats.get(leading)  # here, for a call less shows
-                if again:
-                    return again(addresses)
+                repeat = family.repeats.get(leading)  # inlined: a call would show
+                if repeat:
+                    return repeat(addresses)
                 if leading is not None:
-                    returned = family.call(leading, addresses)
-                    if returned is not None:
-                        return returned
-        return memory.otherwise(inputs, out, seen and remembering)
+                    results = family.call(leading, addresses)
+                    if results is not None:
+                        return results
+        return cache.look_up(inputs, out, tracked and call)
 
-    return remembering
+    return call
 
 
-def interpreting(
-    launcher: Callable[..., Any], names: Sequence[str], memory: "Memory", seen: bool
-) -> Callable[..., Any]:
-    """Return what hands over as `calling` does, and remembers nothing."""
+def interpreted_call(
+    launcher: Launcher, names: Sequence[str], cache: "LaunchCache", tracked: bool
+) -> Launcher:
+    """Return a function that does as `cached_call`, but has no cache."""
 
-    def handing(*inputs: Any, out: Any = None, **named: Any) -> Any:
+    def call(*inputs: Any, out: Any = None, **named: Any) -> Any:
         every = (*inputs, *named.values())
-        if not (tracing() or watched(every) or (out is None and profiled())):
+        if not (tracing() or must_dispatch(every) or (out is None and profiling())):
             return launcher(*inputs, out=out, **named)
         ordered = None if tracing() else in_order(names, inputs, named)
         if ordered is None:
-            return memory.handed(*inputs, out=out, **named)
-        return memory.hand(handing, ordered, out)
+            return cache.as_operator(*inputs, out=out, **named)
+        return cache.dispatch(call, ordered, out)
 
-    return handing if seen else launcher
+    return call if tracked else launcher
 
 
-class Memory:
-    """What a launcher remembers: families of calls, and calls into given results."""
+class LaunchCache:
+    """A launcher's families of calls, and its calls into given results."""
 
     def __init__(
         self,
         launcher: Any,
         names: Sequence[str],
         by_row: Sequence[str],
-        gradient: Gradient | None,
+        gradient: Any,
     ) -> None:
-        """Remember nothing yet; `by_row` are the arguments with rows."""
+        """Start empty; the parameters are those of `launch_cache`."""
         self.launcher = launcher
-        self.handed = launcher  # its operator's way in, where it is one
+        self.as_operator = launcher  # `Operator.call`, once there is one
         self.names, self.gradient = names, gradient
         self.by_row = [names.index(name) for name in by_row]
         self.calls: dict[tuple, Repeat] = Bounded(MOST_CALLS)
-        # By hash: thousands of keys slow collections down.
+        # Hashes of keys, since thousands of keys would slow down garbage collection.
         self.once: dict[int, None] = Bounded(MOST_CALLS)
         self.families: dict[Any, Family] = Bounded(MOST_FAMILIES)
-        self.latest = Latest()
+        self.recent = RecentFamilies()
 
-    def hand(self, call: Callable[..., Any], inputs: Sequence[Any], out: Any) -> Any:
-        """Hand over a call: to autograd if a gradient is all that torch has to see."""
-        if self.gradient and not special(inputs) and self.gradient.asked(inputs):
+    def dispatch(self, call: Launcher, inputs: Sequence[Any], out: Any) -> Any:
+        """Make a call by autograd if it only needs a gradient, else as an operator."""
+        if self.gradient and not intercepted(inputs) and self.gradient.asked(inputs):
             return self.gradient.call(call, self.names, inputs, out)
-        return self.handed(*inputs, out=out)
+        return self.as_operator(*inputs, out=out)
 
-    def otherwise(self, inputs: Sequence[Any], out: Any, seen: Any) -> Any:
-        """Make a call of none of the latest families; `seen`, if torch may be told."""
-        graded = seen and out is None and torch.is_grad_enabled()
-        gradient = self.gradient if graded else None
-        if gradient and (learned := self.learned(gradient.forward, inputs)):
-            return gradient.repeat(learned, inputs)
+    def look_up(self, inputs: Sequence[Any], out: Any, tracked: Any) -> Any:
+        """Make a call of no recent family; `tracked` is the launcher or False."""
+        with_grad = tracked and out is None and torch.is_grad_enabled()
+        gradient = self.gradient if with_grad else None
+        if gradient and (again := self.gradient_repeat(gradient.forward, inputs)):
+            return gradient.repeat(again, inputs)
         try:
-            key, addresses = looked_at(inputs, out)
+            key, addresses = call_key(inputs, out)
         except (AttributeError, OverflowError, RuntimeError, TypeError):
-            key = ()  # no plain tensors: the launcher says which
-        if seen and (not key or moded() or autocast() or transformed()):
-            return self.hand(seen, inputs, out)
+            key = ()  # not plain tensors: the launcher says what is wrong
+        if tracked and (not key or in_mode() or in_autocast() or in_transform()):
+            return self.dispatch(tracked, inputs, out)
         if not key:
             return self.launcher(*inputs, out=out)
         if out is None:
-            return self.made(key, addresses, inputs)
+            return self.call_new(key, addresses, inputs)
         repeat = self.calls.get(key)
         if repeat is None or repeat.device != current_device() or hooked():
-            return self.given(key, inputs, out)
-        if not harmless(repeat.overlaps, addresses):
+            return self.call_into(key, inputs, out)
+        if not keep_apart(repeat.overlaps, addresses):
             return self.launcher(*inputs, out=out)
         return repeat.launch(addresses, out)
 
-    def learned(self, forward: Any, inputs: Sequence[Any]) -> Any:
-        """Return what repeats a call that gradients alone are asked of, if known."""
-        latest = forward.memory.latest if forward else self.latest
-        family, addresses = latest.found(inputs, learning=True)
+    def gradient_repeat(self, forward: Any, inputs: Sequence[Any]) -> Any:
+        """Return the repeat of a call that torch has to see for gradients only."""
+        recent = forward.cache.recent if forward else self.recent
+        family, addresses = recent.found(inputs, differentiated=True)
         if family is None or family.device != current_device() or hooked():
             return None
-        if moded() or autocast() or transformed():
+        if in_mode() or in_autocast() or in_transform():
             return None
-        again = family.repeats.get(family.leading(inputs))
-        return again and (lambda *_: again(addresses))
+        repeat = family.repeats.get(family.leading(inputs))
+        return repeat and (lambda *_: repeat(addresses))
 
-    def made(self, key: tuple, addresses: list, inputs: Any) -> Any:
-        """Call the launcher, or do what its family tells, and remember what it did.
+    def call_new(self, key: tuple, addresses: list, inputs: Any) -> Any:
+        """Return new results, by the family of the call or by the launcher.
 
-        That is what comes to one plain launch. What has no family but itself is
-        remembered at its second call: one of many that come once must not cost more.
+        A launcher's launch is kept in the family. A call without rows has a family from
+        its second time on, since many come only once.
         """
-        like, leading = but_for_rows(key, inputs, self.by_row)
-        family = self.families.get(like)
+        key, leading = without_rows(key, inputs, self.by_row)
+        family = self.families.get(key)
         if family and family.device == current_device() and not hooked():
-            self.latest.keep(family)
-            found = family.only if leading is None else leading
-            returned = family.call(found, addresses)
-            if returned is not None:
-                return returned
-        returned, done = recorded(self.launcher, inputs, None)
-        if done is None:
-            return returned
-        launch, compiled, tiles = done
+            self.recent.keep(family)
+            sizes = family.first_leading if leading is None else leading
+            results = family.call(sizes, addresses)
+            if results is not None:
+                return results
+        results, record = record_call(self.launcher, inputs, None)
+        if record is None:
+            return results
+        launch, compiled, tiles = record
         if family is None:
-            if leading is None and not self.met(like):
-                return returned
+            if leading is None and not self.seen_before(key):
+                return results
             by_row = () if leading is None else self.by_row
-            family = Family(launch, inputs, several(returned), by_row, tiles())
-            self.families[like] = family
+            family = Family(launch, inputs, several(results), by_row, tiles())
+            self.families[key] = family
         family.keep(launch, compiled)
-        return returned
+        return results
 
-    def warm_up(
-        self, call: Callable[..., Any], *given: Any, **named: Any
-    ) -> list[Warmed]:
-        """Call with such inputs, and with fewer rows of them, so that all is compiled.
+    def warm_up(self, call: Launcher, *given: Any, **named: Any) -> list[Warmed]:
+        """Call with these inputs and with fewer rows of them, to compile all kernels.
 
-        Nothing is where kernels are interpreted, or take no part in `families`.
+        Returns nothing where kernels are interpreted or calls have no family.
         """
         ordered = in_order(self.names, given, named)
         if ordered is None:  # the launcher says what is wrong
             call(*given, **named)
             return []
         inputs = [plain(one) for one in ordered]
-        for _ in range(2):  # some are remembered at their second call
+        for _ in range(2):  # some have a family from their second time on
             call(*inputs)
         if INTERPRETED:
             return []
         try:
-            key, _ = looked_at(inputs)
+            key, _ = call_key(inputs)
         except (AttributeError, OverflowError, RuntimeError, TypeError):
-            return []  # such calls are never remembered
-        family = self.families.get(but_for_rows(key, inputs, self.by_row)[0])
+            return []  # such calls have no family
+        family = self.families.get(without_rows(key, inputs, self.by_row)[0])
         return warm_up(call, family, inputs) if family else []
 
-    def given(self, key: tuple, inputs: Any, out: Any) -> Any:
-        """Call the launcher and remember what it did at its second such call."""
-        returned, done = recorded(self.launcher, inputs, out)
-        if done is not None and self.met(key):
-            launch, compiled, _ = done
-            self.calls[key] = repeating(launch, compiled, inputs, several(returned))
-        return returned
+    def call_into(self, key: tuple, inputs: Any, out: Any) -> Any:
+        """Call the launcher with `out`; keep the repeat of the second such call."""
+        results, record = record_call(self.launcher, inputs, out)
+        if record is not None and self.seen_before(key):
+            launch, compiled, _ = record
+            self.calls[key] = repeat_of(launch, compiled, inputs, several(results))
+        return results
 
-    def met(self, key: tuple) -> bool:
-        """Return whether a signature came before, and note that it did."""
+    def seen_before(self, key: tuple) -> bool:
+        """Return whether a signature came before, and note it."""
         mark = hash(key)
         if mark in self.once:
             return True
@@ -273,23 +272,21 @@ class Memory:
         return False
 
 
-def recorded(launcher: Any, inputs: Any, out: Any) -> tuple[Any, tuple | None]:
-    """Return a launcher's results, its launch, what repeats it and tiles, if any."""
+def record_call(launcher: Any, inputs: Any, out: Any) -> tuple[Any, tuple | None]:
+    """Call a launcher; return its results, and a launch that repeats the call.
+
+    That is a `Launch`, its `Compiled` kernel, and a function of the tiles that serve
+    such calls; None if the call took more than one plain launch.
+    """
     RECORD.launches = []
     try:
-        returned = launcher(*inputs, out=out)
+        results = launcher(*inputs, out=out)
         launches, tiles = RECORD.launches, RECORD.tiles
     finally:
         RECORD.launches = RECORD.tiles = None
     if len(launches) != 1 or launches[0][1] is None:
-        return returned, None
+        return results, None
     launch, found = launches[0]
-    if launch.addresses != addresses_of((*inputs, *several(returned))):
-        return returned, None
-    return returned, (launch, found, tiles)
-
-
-tracing = torch.compiler.is_dynamo_compiling
-
-# What torch.cuda.current_device asks once it has seen that CUDA is initialized.
-current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+    if launch.addresses != addresses_of((*inputs, *several(results))):
+        return results, None
+    return results, (launch, found, tiles)

@@ -1,6 +1,6 @@
-"""What Triton's C launcher takes: found out once for a kernel, then made for each call.
+"""The arguments of Triton's C launcher: some are known for a kernel, some for a call.
 
-The order of its arguments is Triton's own affair, so `replay.trusted` tries it first.
+Their order is no public part of Triton, so `replay.replays_work` tries it first.
 """
 
 import functools
@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 
 from triton.runtime import driver
 
-from .launch import TF32, Block, Launch
+from .launch import TF32, Launch, TmaArg
 from .support import Bounded, bind_context
 
-MOST_MAPS = 256  # addresses of one block, such as the weights of many layers
+MOST_MAPS = 256  # addresses of one argument, such as the weights of many layers
 
 
 class Compiled(NamedTuple):
-    """A compiled kernel, with what its C launcher takes between stream and arguments.
+    """A compiled kernel's C launcher, and what it takes between stream and arguments.
 
-    `nested` says that it takes the kernel's arguments as one tuple, `notes` tell of
-    each descriptor how its tensor map is made.
+    `nested` says whether it takes the kernel's arguments as one tuple. `notes` are
+    Triton's metadata of each descriptor, from which its tensor map is encoded.
     """
 
     launcher: Callable[..., None]
@@ -28,15 +28,15 @@ class Compiled(NamedTuple):
     notes: tuple[dict[str, Any], ...]
 
 
-def kind(launch: Launch) -> tuple:
-    """Return all that decides what Triton compiles for a launch, by its public rules.
+def compile_key(launch: Launch) -> tuple:
+    """Return what decides what Triton compiles for a launch, by its documented rules.
 
-    Types, blocks and constants; which addresses and numbers are multiples of 16, which
+    Types, boxes and constants; which addresses and numbers are multiples of 16, which
     numbers are 1 and which need 64 bits.
     """
     key: list[Any] = [launch.kernel.fn, launch.device.index, *launch.options.values()]
     for one in launch.tensors:
-        if isinstance(one, Block):
+        if isinstance(one, TmaArg):
             key += (one.matrix.dtype, *one[1:])
         elif one is None:
             key.append(None)
@@ -44,12 +44,12 @@ def kind(launch: Launch) -> tuple:
             key += (one.dtype, one.data_ptr() & 15 == 0)
     scalars = launch.scalars
     parameters = launch.kernel.params[-len(scalars) :]
-    key += map(kind_of, scalars, parameters)
+    key += map(specialization, scalars, parameters)
     return tuple(key)
 
 
-def kind_of(value: Any, parameter: Any) -> Any:
-    """Return what of a kernel's argument decides what Triton compiles."""
+def specialization(value: Any, parameter: Any) -> Any:
+    """Return the part of a scalar argument by which Triton specializes a kernel."""
     if parameter.is_constexpr:
         return value
     if parameter.do_not_specialize:
@@ -57,93 +57,93 @@ def kind_of(value: Any, parameter: Any) -> Any:
     return value == 1, value & 15 == 0, value >= 2**31
 
 
-def compiled(made: Any, described: bool) -> Compiled:
-    """Return what a kernel that Triton compiled is launched with.
+def compiled(kernel: Any, via_tma: bool) -> Compiled:
+    """Return the C launcher of a kernel that Triton compiled.
 
-    There are no metadata, hooks and scratch: what has some is not launched.
+    Launch metadata, hooks and scratch are None: kernels that need some do not get here.
     """
-    settings = (made.run.launch_cooperative_grid, made.run.launch_pdl)
-    packed, absent = made.packed_metadata, (None,)
-    notes = tuple(made.metadata.tensordesc_meta or ())
-    if hasattr(made.run, "kernel_signature"):  # from Triton 3.7 on, one for all kernels
-        types = (made.run.arg_annotations, made.run.kernel_signature)
-        fixed = (made.function, *settings, packed, *5 * absent, *types)
+    settings = (kernel.run.launch_cooperative_grid, kernel.run.launch_pdl)
+    packed, absent = kernel.packed_metadata, (None,)
+    notes = tuple(kernel.metadata.tensordesc_meta or ())
+    if hasattr(kernel.run, "kernel_signature"):  # Triton 3.7 and later
+        types = (kernel.run.arg_annotations, kernel.run.kernel_signature)
+        fixed = (kernel.function, *settings, packed, *5 * absent, *types)
         return Compiled(driver.active.utils.launch, fixed, True, notes)
-    launcher = made.run.launch
-    if described:  # it is inside of what makes the tensor maps
+    launcher = kernel.run.launch
+    if via_tma:  # it is wrapped in a function that encodes tensor maps
         inside = launcher.__code__.co_freevars.index("launcher")
         launcher = launcher.__closure__[inside].cell_contents
-    between = (made.function, *settings, *2 * absent, packed, *3 * absent)
-    return Compiled(launcher, between, False, notes)
+    before = (kernel.function, *settings, *2 * absent, packed, *3 * absent)
+    return Compiled(launcher, before, False, notes)
 
 
-class Likeness(NamedTuple):
-    """What the tensor maps of a block are made from, but for the address.
+class TmaTemplate(NamedTuple):
+    """What the tensor maps of an argument are encoded from, but for its address.
 
-    `fixed` are the driver's numbers of each: its swizzle, element and sides. There is
-    None where a kernel has a parameter that its tile does not need.
+    `fixed` are the driver's values of each box: swizzle, element size and type, sides;
+    None for a descriptor that the tile does not need.
     """
 
     fixed: tuple[tuple[Any, ...] | None, ...]
     shape: Sequence[int]
     strides: tuple[int, ...]
 
-    def of_rows(self, M: int) -> "Likeness":
-        """Return the same of M rows."""
-        return Likeness(self.fixed, (M, self.shape[1]), self.strides)
+    def of_rows(self, M: int) -> "TmaTemplate":
+        """Return the template for M rows."""
+        return TmaTemplate(self.fixed, (M, self.shape[1]), self.strides)
 
 
-def likenesses(launch: Launch, found: Compiled) -> list[Likeness | None]:
-    """Return one for every tensor, None for those whose address will do."""
+def tma_templates(launch: Launch, found: Compiled) -> list[TmaTemplate | None]:
+    """Return a template for each tensor, None for those passed by address."""
     notes = iter(found.notes)
     return [
-        likeness(one, notes) if isinstance(one, Block) else None
+        tma_template(one, notes) if isinstance(one, TmaArg) else None
         for one in launch.tensors
     ]
 
 
-def likeness(block: Block, notes: Iterator[dict[str, Any]]) -> Likeness:
-    """Return that of a block, of whose boxes Triton took notes as it compiled."""
+def tma_template(arg: TmaArg, notes: Iterator[dict[str, Any]]) -> TmaTemplate:
+    """Return the template of an argument; take the notes of its boxes."""
     _, elements = encoder()
     fixed: list[tuple[Any, ...] | None] = []
-    for box in block.boxes:
+    for box in arg.boxes:
         note = next(notes) if box else None
         if note:
-            element = elements[TF32 if block.to_tf32 else note["elem_type"]]
+            element = elements[TF32 if arg.to_tf32 else note["elem_type"]]
             numbers = note["swizzle"], note["elem_size"], element, note["block_size"]
             fixed.append(numbers)
         else:
             fixed.append(None)
-    return Likeness(tuple(fixed), block.matrix.shape, block.matrix.stride())
+    return TmaTemplate(tuple(fixed), arg.matrix.shape, arg.matrix.stride())
 
 
-def arguments(
+def launcher_args(
     found: Compiled, programs: Sequence[int], stream: int, passed: Sequence[Any]
 ) -> tuple:
-    """Return all that the C launcher takes, to launch programs of what is `passed`."""
+    """Return the C launcher's arguments, of which `passed` are the kernel's."""
     x, y, z = (*programs, 1, 1)[:3]
-    mine = (tuple(passed),) if found.nested else passed
-    return (x, y, z, stream, *found.fixed, *mine)
+    arguments = (tuple(passed),) if found.nested else passed
+    return (x, y, z, stream, *found.fixed, *arguments)
 
 
-def encoded(
+def encode(
     address: int,
     fixed: Sequence[tuple[Any, ...] | None],
     shape: Sequence[int],
     strides: tuple[int, ...],
 ) -> list[Any]:
-    """Return tensor maps for an address, each followed by sizes and strides."""
-    made: list[Any] = []
+    """Return the tensor maps of an address, each followed by sizes and strides."""
+    maps: list[Any] = []
     for numbers in fixed:
         if numbers is None:
-            made.append(None)
+            maps.append(None)
         else:
-            made += (tensor_map(address, *numbers, shape, strides), *shape, *strides)
-    return made
+            maps += (tensor_map(address, *numbers, shape, strides), *shape, *strides)
+    return maps
 
 
 def tensor_map(*passed: Any) -> Any:
-    """Return one, even if nothing was asked of CUDA in this thread before."""
+    """Return a tensor map, also in a thread without a CUDA context."""
     fill, _ = encoder()
     try:
         return fill(*passed, 0)
@@ -152,42 +152,44 @@ def tensor_map(*passed: Any) -> Any:
         return fill(*passed, 0)
 
 
-class Maps(Bounded):
-    """By address, the tensor maps of a block of one shape, made when missed."""
+class TensorMaps(Bounded):
+    """The tensor maps of a template by address, encoded when first asked for."""
 
-    def __init__(self, like: Likeness) -> None:
-        """Keep what is the same at every address."""
+    def __init__(self, template: TmaTemplate) -> None:
+        """Start empty."""
         super().__init__(MOST_MAPS)
-        self.like = like
+        self.template = template
 
     def __missing__(self, address: int) -> list[Any]:
-        """Return the maps, and keep them."""
-        self[address] = made = encoded(address, *self.like)
-        return made
+        """Encode the maps, and keep them."""
+        self[address] = maps = encode(address, *self.template)
+        return maps
 
 
-def described(
-    maps: Sequence[Likeness | Maps | None], addresses: Sequence[Any]
-) -> list[Any]:
+MapSource = TmaTemplate | TensorMaps | None
+
+
+def kernel_args(maps: Sequence[MapSource], addresses: Sequence[Any]) -> list[Any]:
     """Return tensors as a kernel takes them: addresses, or tensor maps."""
     passed: list[Any] = []
-    for like, address in zip(maps, addresses, strict=True):
-        if like is None:
+    for source, address in zip(maps, addresses, strict=True):
+        if source is None:
             passed.append(address)
+        elif isinstance(source, TensorMaps):
+            passed += source[address]
         else:
-            made = like[address] if isinstance(like, Maps) else encoded(address, *like)
-            passed += made
+            passed += encode(address, *source)
     return passed
 
 
 @functools.cache
 def encoder() -> tuple[Callable[..., Any], Mapping[int, int]]:
-    """Return what makes tensor maps in C, and its numbers of Triton's element types.
+    """Return Triton's C encoder of tensor maps, and its codes of element types.
 
-    It takes an address, a block's `fixed`, shape and strides, and 0, which fills by 0.
+    It takes an address, `fixed` of a box, shape, strides, and 0 to fill with zeros.
     """
     from triton.backends.nvidia.driver import TMA_DTYPE_DEVICE_TO_HOST
 
     utils = driver.active.utils
-    tiled = getattr(utils, "fill_tma_descriptor_tiled", None)  # from Triton 3.7 on
+    tiled = getattr(utils, "fill_tma_descriptor_tiled", None)  # Triton 3.7 and later
     return tiled or utils.fill_tma_descriptor, TMA_DTYPE_DEVICE_TO_HOST

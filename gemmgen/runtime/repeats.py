@@ -1,8 +1,7 @@
-"""Whether what is known of a call holds for another: its signature, its addresses.
+"""Whether a call may repeat the launch of another: signatures, overlaps in memory.
 
-Signatures are told by one comparison in C, torch's own, by which compiled functions
-guard their inputs. It is no public part of torch: where it is missing, or fails a
-trial, launchers compare in Python.
+Signatures are compared in C by the guards of torch.compile. They are no public part of
+torch: where they are missing, or fail a trial, launchers compare in Python.
 """
 
 import functools
@@ -13,45 +12,42 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .checks import LARGEST, extent, written
+from .checks import LARGEST, extent, mark_written
 from .launch import Launch
-from .packed import Compiled, likenesses
-from .replay import replaying
-from .support import steps
+from .packed import Compiled, tma_templates
+from .replay import replay_of
+from .support import contiguous_strides
 
-BEFORE_ALL = 2  # parts of a signature that are no argument's, as `looked_at` has it
-OF_A_TENSOR = 7  # and those of a tensor: shape and strides first; a number has one
+KEY_HEAD = 2  # parts of a `call_key` before those of arguments
+KEY_PER_TENSOR = 7  # parts of a tensor, shape and strides first; a number has one
 
-PLAIN = (torch.Tensor, torch.nn.Parameter)  # types whose memory is what it seems
-ALIGNED = 16  # bytes, on which the allocator puts whatever is no view
+PLAIN = (torch.Tensor, torch.nn.Parameter)  # types without a dispatch of their own
+ALIGNED = 16  # bytes, to which the allocator aligns tensors
 
-Alike = Callable[..., bool]
+Matcher = Callable[..., bool]
 Shape = tuple[int, ...]
 Leading = int | Shape  # of the results: the rows, or several sizes
 
 
-def looked_at(
-    inputs: Sequence[Any], out: Any = None
-) -> tuple[tuple, list[int | float]]:
-    """Return all of the arguments that may change what is launched, and `addresses_of`.
+def call_key(inputs: Sequence[Any], out: Any = None) -> tuple[tuple, list[int | float]]:
+    """Return the signature of a call, and `addresses_of` its arguments.
 
-    In one pass, for every call takes it. First come what `BEFORE_ALL` counts, then of
-    each tensor what `OF_A_TENSOR` counts. Of a number the sign is enough: else
-    `Arguments` would find 0.0 for -0.0. TypeError for what is no plain tensor, or for
-    one whose gradient is asked for; OverflowError for a number beyond fp32, which is
-    the launcher's to judge.
+    The signature has all that may change the launch; of a number its sign, since
+    `PackedArgs` would find 0.0 for -0.0. Raises TypeError for what is no plain tensor
+    or requires a gradient, OverflowError for a number beyond fp32: the launcher judges
+    these. One pass does both, for speed.
     """
-    graded = torch.is_grad_enabled()
-    key: list[Any] = [graded, type(out)]
+    grad_enabled = torch.is_grad_enabled()
+    key: list[Any] = [grad_enabled, type(out)]
     addresses: list[int | float] = []
     for one in inputs if out is None else (*inputs, *several(out)):
         if type(one) in PLAIN:
             address = one.data_ptr()
             key += (one.shape, one.stride(), one.dtype, one.get_device(), address & 15)
-            learning = one.requires_grad
-            if learning and graded:
+            requires_grad = one.requires_grad
+            if requires_grad and grad_enabled:
                 raise TypeError
-            key += (learning, one.is_neg())
+            key += (requires_grad, one.is_neg())
             addresses.append(address)
         elif type(one) in (float, int):
             number = float(one)
@@ -67,35 +63,34 @@ def looked_at(
 def in_order(
     names: Sequence[str], inputs: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[Any, ...] | None:
-    """Return all inputs by position; None unless those by name are what is missing."""
+    """Return all inputs by position; None if some are missing or unknown."""
     ordered = [named[name] for name in names[len(inputs) :] if name in named]
     if len(inputs) + len(named) != len(names) or len(ordered) < len(named):
         return None
     return (*inputs, *ordered)
 
 
-def plain(one: Any) -> Any:
-    """Return a number of any type as a float, but for what launchers refuse."""
-    number = isinstance(one, numbers.Real) and not isinstance(one, bool)
-    return float(one) if number else one
+def plain(value: Any) -> Any:
+    """Return a number that launchers take as a float; anything else as it is."""
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    return float(value) if number else value
 
 
 def several(out: Any) -> Sequence[Any]:
-    """Return the results as a sequence, also if there is one."""
+    """Return one or several results as a sequence."""
     return out if isinstance(out, (tuple, list)) else (out,)
 
 
-def but_for_rows(
+def without_rows(
     key: Sequence[Any], tensors: Sequence[Any], by_row: Collection[int]
 ) -> tuple[tuple, Leading | None]:
-    """Return what is left of a call's `looked_at` without rows, and the leading sizes.
+    """Return a `call_key` without rows, and the leading sizes.
 
-    The arguments at the places `by_row` have one row, or number, for each row of the
-    result; the first is a matrix. All is left, and there are no leading sizes, if there
-    are no rows, or one whose step is of no account, or if several leading axes do not
-    follow each other without gaps.
+    The arguments at the places `by_row` have a row, or number, for each row of the
+    result; the first is a matrix. Returns the whole key and None if there are no rows,
+    a single row with an odd stride, or several leading axes with gaps between them.
     """
-    left, leading, at = list(key), None, BEFORE_ALL
+    left, leading, at = list(key), None, KEY_HEAD
     for place, tensor in enumerate(tensors):
         if not isinstance(tensor, torch.Tensor):
             at += 1
@@ -110,25 +105,25 @@ def but_for_rows(
             if count > 1:
                 if not tensor.is_contiguous() or strides[-1] != 1:
                     return tuple(key), None
-                left[at + 1] = steps((2, *columns))
-            elif leading[0] < 2 and strides != steps(shape):
+                left[at + 1] = contiguous_strides((2, *columns))
+            elif leading[0] < 2 and strides != contiguous_strides(shape):
                 return tuple(key), None
-        at += OF_A_TENSOR
+        at += KEY_PER_TENSOR
     if leading is None or math.prod(leading) < min(2, len(leading)):
         return tuple(key), None
-    return tuple(left), simple(leading)
+    return tuple(left), compact(leading)
 
 
-def simple(leading: Shape) -> Leading:
-    """Return leading sizes, one as a number: dicts find it sooner."""
+def compact(leading: Shape) -> Leading:
+    """Return leading sizes, a single one as a number, which dicts find sooner."""
     return leading[0] if len(leading) == 1 else tuple(leading)
 
 
 class Overlap(NamedTuple):
-    """Two arguments, by position, and how far apart they may begin.
+    """The distances in bytes at which two arguments, by position, share no memory.
 
-    `second` may begin `behind` bytes after `first` or more, `before` bytes before it or
-    more, or just as far from it as when the launcher looked at both.
+    From the begin of `first` to that of `second` it is `behind` or more, `before`, a
+    negative number, or less, or `known`, at which the launcher found them to be fit.
     """
 
     first: int
@@ -139,10 +134,10 @@ class Overlap(NamedTuple):
 
 
 class Repeat(NamedTuple):
-    """What repeats a call into given results where its device is the current one.
+    """A call into given results that can be repeated while its device is current.
 
-    `launch` takes the addresses of inputs and results, which must lie as `overlaps`
-    allows, and the results.
+    `launch` takes the addresses of inputs and results, which `overlaps` must allow, and
+    the results.
     """
 
     device: int | None
@@ -150,46 +145,45 @@ class Repeat(NamedTuple):
     overlaps: Sequence[Overlap]
 
 
-def repeating(
+def repeat_of(
     launch: Launch,
     compiled: Compiled,
     inputs: Sequence[Any],
     results: Sequence[torch.Tensor],
 ) -> Repeat:
-    """Return what repeats a launch into other results."""
-    replay = replaying(launch, compiled, likenesses(launch, compiled))
-    one_alone = len(results) == 1
+    """Return the repeat of a launch into other results."""
+    replay = replay_of(launch, compiled, tma_templates(launch, compiled))
+    single = len(results) == 1
 
     def repeat(addresses: list[int | float], out: Any) -> Any:
         for one in several(out):
-            written(one)
+            mark_written(one)
         replay(addresses)
-        return out if one_alone else tuple(out)
+        return out if single else tuple(out)
 
     return Repeat(launch.device.index, repeat, overlaps(inputs, results))
 
 
-def alike(inputs: Sequence[Any], by_row: Sequence[int]) -> Alike | None:
-    """Return what tells whether others have the signature of these but for rows.
+def matcher(inputs: Sequence[Any], by_row: Sequence[int]) -> Matcher | None:
+    """Return a function that tells whether inputs match these but for their rows.
 
-    But for alignment, for gaps between leading axes, and whether gradients are on. None
-    if torch has no such comparison, or these are not aligned tensors: aligned ones are
-    launched otherwise.
+    It does not look at alignment, gaps between leading axes, or whether gradients are
+    on. None if torch has no such comparison, or if these are not aligned tensors.
     """
-    if not discerning():
+    if not comparison_works():
         return None
     try:
         if any(one.data_ptr() % ALIGNED for one in inputs):
             return None
-        return compared(inputs, by_row)
+        return tensor_comparison(inputs, by_row)
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError):
         return None
 
 
-def compared(inputs: Sequence[Any], by_row: Sequence[int] = ()) -> Alike:
-    """Return torch's comparison, of all but the data and its address.
+def tensor_comparison(inputs: Sequence[Any], by_row: Sequence[int] = ()) -> Matcher:
+    """Return torch's comparison of everything but data and addresses.
 
-    Leading sizes of what is `by_row` may be any, and if there are several, their steps.
+    Of arguments `by_row` the leading sizes may be any and, if several, their strides.
     """
     sizes, strides = [], []
     leading = inputs[by_row[0]].dim() - 1 if by_row else 0
@@ -204,8 +198,8 @@ def compared(inputs: Sequence[Any], by_row: Sequence[int] = ()) -> Alike:
 
 
 @functools.cache
-def discerning() -> bool:
-    """Return whether torch's comparison tells what it must, tried once."""
+def comparison_works() -> bool:
+    """Return whether torch's comparison sees all differences, tried once."""
     plain, more_rows = torch.zeros(4, 4)[:, :2], torch.ones(5, 4)[:, :2]
     others = (
         plain.half(),
@@ -218,15 +212,15 @@ def discerning() -> bool:
         0.0,
     )
     try:
-        same, same_but_for_rows = compared([plain]), compared([plain], [0])
-        told = not any(same(one) or same_but_for_rows(one) for one in others)
-        return told and not same(more_rows)
+        same, any_rows = tensor_comparison([plain]), tensor_comparison([plain], [0])
+        differ = not any(same(other) or any_rows(other) for other in others)
+        return differ and not same(more_rows)
     except (AttributeError, RuntimeError, TypeError, ValueError):
         return False
 
 
 def overlaps(inputs: Sequence[Any], results: Sequence[torch.Tensor]) -> list[Overlap]:
-    """Return what must hold of the addresses for results to spoil no other argument."""
+    """Return what must hold of addresses for results to overwrite no argument."""
     passed = [*inputs, *results]
     return [
         Overlap(i, j, -extent(result), extent(one), result.data_ptr() - one.data_ptr())
@@ -236,8 +230,8 @@ def overlaps(inputs: Sequence[Any], results: Sequence[torch.Tensor]) -> list[Ove
     ]
 
 
-def harmless(pairs: Sequence[Overlap], addresses: Sequence[int | float]) -> bool:
-    """Return whether arguments at these addresses are known to be apart."""
+def keep_apart(pairs: Sequence[Overlap], addresses: Sequence[int | float]) -> bool:
+    """Return whether arguments at these addresses are known to share no memory."""
     for first, second, before, behind, known in pairs:
         distance = addresses[second] - addresses[first]
         if before < distance < behind and distance != known:

@@ -1,8 +1,8 @@
-"""Launches without what Triton's public entry does at every call.
+"""Launches that skip Triton's public entry.
 
-It binds, types and hashes all arguments anew, over 20 us of CPU (host of an H200).
-Here it is asked once for each kind of arguments; from then on its C launcher is called
-with what it would have been given.
+That binds, types and hashes all arguments at every call: over 20 us of CPU (host of an
+H200). Here it compiles a kernel once for each `compile_key`; from then on Triton's C
+launcher is called directly.
 """
 
 import functools
@@ -14,18 +14,19 @@ import triton
 import triton.language as tl
 from triton.runtime import driver
 
-from .launch import Block, Launch, addresses_of, workspace
+from .launch import Launch, TmaArg, addresses_of, workspace
 from .packed import (
     Compiled,
-    Likeness,
-    Maps,
-    arguments,
+    MapSource,
+    TensorMaps,
+    TmaTemplate,
+    compile_key,
     compiled,
-    described,
     encoder,
-    kind,
-    likenesses,
+    kernel_args,
+    launcher_args,
     tensor_map,
+    tma_templates,
 )
 from .support import (
     INTERPRETED,
@@ -36,19 +37,19 @@ from .support import (
 )
 from .table import RECORD
 
-HOOKS = triton.knobs.runtime  # which has them
-UNUSED = 0, 0  # in place of a workspace, where K comes in one part
-MOST_ARGUMENTS = 64  # streams and addresses whose arguments a launch keeps
+HOOKS = triton.knobs.runtime
+UNUSED = 0, 0  # addresses in place of a workspace, if K is not split
+MOST_ARGUMENTS = 64  # calls whose arguments a launch keeps
 
 Replay = Callable[[list[int | float]], None]
 
-COMPILED: dict[tuple, Compiled] = {}  # by `kind`
+COMPILED: dict[tuple, Compiled] = {}  # by `compile_key`
 
 
 def run(launch: Launch) -> Compiled | None:
     """Launch a kernel: directly if it is compiled, else through Triton's entry.
 
-    Returns what does so again, if that may be.
+    Returns the compiled kernel if it may be launched directly.
     """
     found = None
     with on_device(launch.device):
@@ -62,121 +63,122 @@ def run(launch: Launch) -> Compiled | None:
 
 
 def direct(launch: Launch) -> Compiled | None:
-    """Launch by Triton's C launcher if that may be; what does so again, if it may."""
-    key = kind(launch)
+    """Launch by Triton's C launcher if it may be used; return the kernel if it may."""
+    key = compile_key(launch)
     found = COMPILED.get(key)
     if found is None or hooked():
-        if launch.described:
+        if launch.tma_args:
             bind_context()
-        made = launch.enter()
-        if made.metadata.global_scratch_size or made.metadata.profile_scratch_size:
-            return None  # Triton's entry allocates it; what is tried would lack it too
-        if torch.cuda.is_current_stream_capturing() or not trusted(launch.device):
+        kernel = launch.enter()
+        if kernel.metadata.global_scratch_size or kernel.metadata.profile_scratch_size:
+            return None  # only Triton's entry allocates scratch
+        if torch.cuda.is_current_stream_capturing() or not replays_work(launch.device):
             return None
-        found = COMPILED[key] = compiled(made, bool(launch.described))
+        found = COMPILED[key] = compiled(kernel, bool(launch.tma_args))
     else:
-        send(launch, found, described(likenesses(launch, found), launch.addresses))
+        send(launch, found, kernel_args(tma_templates(launch, found), launch.addresses))
     return found
 
 
 def send(launch: Launch, found: Compiled, tensors: Sequence[Any]) -> None:
     """Launch a compiled kernel on the current stream."""
     stream = driver.active.get_current_stream(launch.device.index)
-    scratch = scratch_of(launch, launch.meeting)
+    scratch = split_workspace(launch, launch.tiles_and_splits)
     passed = (*tensors, *addresses_of(scratch), *launch.scalars)
-    found.launcher(*arguments(found, launch.programs, stream, passed))
+    found.launcher(*launcher_args(found, launch.programs, stream, passed))
 
 
-def scratch_of(launch: Launch, meeting: tuple[int, int]) -> Sequence[Any]:
-    """Return where the parts of K meet, in a launch of so many tiles and parts.
+def split_workspace(launch: Launch, counts: tuple[int, int]) -> Sequence[Any]:
+    """Return the workspace of a launch of so many tiles and splits.
 
-    To be held until it is launched: another thread may take a larger workspace, and so
-    let go of this one.
+    The caller holds it until the launch: another thread may replace it by a larger one.
     """
     if not launch.splits:
         return ()
-    if meeting[1] == 1:
+    if counts[1] == 1:
         return UNUSED
-    return workspace(launch.device, launch.tile, *meeting)
+    return workspace(launch.device, launch.tile, *counts)
 
 
-class Ready:
-    """A launch of a compiled kernel, for any rows of the kind that it was compiled for.
+class LaunchTemplate:
+    """A launch of a compiled kernel for any number of rows.
 
-    `maps` make the tensor maps of what comes by descriptors, one by one for what has
-    other rows each time. No tensor is kept, for it would stay alive.
+    `maps` encode the tensor maps of descriptors: templates for arguments whose rows
+    vary, which are not kept. No tensor is held, which would keep its memory alive.
     """
 
     def __init__(
-        self, launch: Launch, found: Compiled, maps: Sequence[Likeness | Maps | None]
+        self,
+        launch: Launch,
+        found: Compiled,
+        maps: Sequence[MapSource],
     ) -> None:
-        self.alike, self.found, self.maps = launch.of_rows(0), found, maps
+        self.launch, self.found, self.maps = launch.of_rows(0), found, maps
         self.index = launch.device.index
         self.stream = driver.active.get_current_stream
         self.fill: Any = encoder()[0] if found.notes else None
 
-    def replaying(self, M: int) -> Replay:
-        """Return a function of addresses that launches it for M rows."""
+    def replay_of(self, M: int) -> Replay:
+        """Return the replay for M rows."""
         maps = [
-            Maps(one.of_rows(M)) if isinstance(one, Likeness) else one
+            TensorMaps(one.of_rows(M)) if isinstance(one, TmaTemplate) else one
             for one in self.maps
         ]
-        return replaying(self.alike.of_rows(M), self.found, maps)
+        return replay_of(self.launch.of_rows(M), self.found, maps)
 
 
-class Sized(NamedTuple):
-    """A launch for M rows, of so many programs, that takes `scalars` after tensors."""
+class SizedLaunch(NamedTuple):
+    """A launch for M rows; `scalars` are the kernel's arguments after tensors."""
 
-    ready: Ready
+    template: LaunchTemplate
     M: int
     programs: tuple[int, ...]
-    meeting: tuple[int, int]
+    tiles_and_splits: tuple[int, int]
     scalars: tuple[Any, ...]
 
     def launch(self, addresses: Sequence[Any]) -> None:
         """Launch it on the current stream."""
-        ready, M, programs, meeting, scalars = self
+        template, M, programs, counts, scalars = self
         passed: list[Any] = []
-        for like, address in zip(ready.maps, addresses, strict=True):
-            if like is None:
+        for source, address in zip(template.maps, addresses, strict=True):
+            if source is None:
                 passed.append(address)
-            elif type(like) is Maps:
-                passed += like[address]
+            elif type(source) is TensorMaps:
+                passed += source[address]
             else:
-                fixed, (_, columns), strides = like
+                fixed, (_, columns), strides = source
                 shape = M, columns
-                for numbers in fixed:  # as `encoded`, 0.4 us sooner
+                for numbers in fixed:  # `encode` inlined, which saves 0.4 us
                     if numbers is None:
                         passed.append(None)
                     else:
                         try:
-                            made = ready.fill(address, *numbers, shape, strides, 0)
+                            made = template.fill(address, *numbers, shape, strides, 0)
                         except RuntimeError:
                             made = tensor_map(address, *numbers, shape, strides)
                         passed += (made, M, columns, *strides)
-        if ready.alike.splits:
-            scratch = scratch_of(ready.alike, meeting)
+        if template.launch.splits:
+            scratch = split_workspace(template.launch, counts)
             passed += addresses_of(scratch)
         passed += scalars
-        stream = ready.stream(ready.index)
-        ready.found.launcher(*arguments(ready.found, programs, stream, passed))
+        stream = template.stream(template.index)
+        found = template.found
+        found.launcher(*launcher_args(found, programs, stream, passed))
 
 
-def replaying(
-    launch: Launch, found: Compiled, maps: Sequence[Likeness | Maps | None]
-) -> Replay:
-    """Return a function of addresses that launches the same on the current stream.
+def replay_of(launch: Launch, found: Compiled, maps: Sequence[MapSource]) -> Replay:
+    """Return a function of addresses that repeats a launch on the current stream.
 
-    A closure, for every attribute looked up would show in a call's time.
+    It is a closure, since looking up attributes would show in a call's time.
     """
-    index, where, tile = launch.device.index, launch.device, launch.tile
-    tiles, parts = launch.meeting
+    index, device, tile = launch.device.index, launch.device, launch.tile
+    tiles, splits = launch.tiles_and_splits
     stream, launcher = driver.active.get_current_stream, found.launcher
-    known = Arguments(launch, found, maps)
+    known = PackedArgs(launch, found, maps)
 
     def replay(addresses: list[int | float]) -> None:
-        if parts > 1:
-            scratch = workspace(where, tile, tiles, parts)
+        if splits > 1:
+            scratch = workspace(device, tile, tiles, splits)
             addresses = [*addresses, *(one.data_ptr() for one in scratch)]
         key = (stream(index), *addresses)
         launcher(*known[key])
@@ -184,75 +186,78 @@ def replaying(
     return replay
 
 
-class Arguments(Bounded):
-    """By stream and addresses, all that Triton's C launcher takes, made when missed.
+class PackedArgs(Bounded):
+    """The C launcher's arguments by stream and addresses, made when first asked for.
 
-    A dict, for a tuple that is found in one costs a call less than one that is built.
+    Finding a tuple in a dict costs a call less than building it.
     """
 
     def __init__(
-        self, launch: Launch, found: Compiled, maps: Sequence[Likeness | Maps | None]
+        self,
+        launch: Launch,
+        found: Compiled,
+        maps: Sequence[MapSource],
     ) -> None:
-        """Keep what is the same at every address; no tensor, which would stay alive."""
+        """Start empty; hold no tensor, which would keep its memory alive."""
         super().__init__(MOST_ARGUMENTS)
         self.programs, self.scalars = launch.programs, launch.scalars
-        self.unused = UNUSED if launch.parts == (1,) else ()
+        self.unused = UNUSED if launch.split_k == (1,) else ()
         self.found, self.maps = found, maps
 
     def __missing__(self, key: tuple) -> tuple:
-        """Return the arguments, and keep them."""
+        """Make the arguments, and keep them."""
         stream, *addresses = key
         count = len(self.maps)
-        tensors = described(self.maps, addresses[:count])
+        tensors = kernel_args(self.maps, addresses[:count])
         passed = (*tensors, *addresses[count:], *self.unused, *self.scalars)
-        self[key] = made = arguments(self.found, self.programs, stream, passed)
+        self[key] = made = launcher_args(self.found, self.programs, stream, passed)
         return made
 
 
 @triton.jit
 def mark(target_ptr, value):
-    """Write a value where it can be found."""
+    """Write a value."""
     tl.store(target_ptr, value)
 
 
 @triton.jit
 def copy_block(source_desc, target_ptr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Copy the first block of a matrix, which comes by a descriptor."""
+    """Copy the first block of a matrix from its descriptor."""
     block = source_desc.load([0, 0])
     offs = tl.arange(0, ROWS)[:, None] * COLUMNS + tl.arange(0, COLUMNS)[None, :]
     tl.store(target_ptr + offs, block)
 
 
 @functools.cache
-def trusted(device: torch.device) -> bool:
-    """Return whether a replay does on a device what Triton's entry does, tried once."""
+def replays_work(device: torch.device) -> bool:
+    """Return whether replays do on a device what Triton's entry does, tried once."""
     ones, twos = (torch.full((8, 16), one, device=device).half() for one in (1, 2))
     marks = (torch.zeros_like(ones), 2.0)
     once = Launch(mark, None, device, (), (1,), marks, ())
     trials: list[tuple] = [(once, twos[0, 0], ())]
     if compute_capability(device) >= 90:
-        blocks = (Block(ones, ((8, 16),)), torch.zeros_like(ones))
+        blocks = (TmaArg(ones, ((8, 16),)), torch.zeros_like(ones))
         once = Launch(copy_block, None, device, (), (1,), blocks, (8, 16))
         trials.append((once, twos, (twos,)))
     try:
-        return all(repeats(*trial) for trial in trials)
+        return all(replays_correctly(*trial) for trial in trials)
     except (AttributeError, ImportError, IndexError, KeyError, TypeError, ValueError):
         return False
 
 
-def repeats(
+def replays_correctly(
     launch: Launch, wanted: torch.Tensor, inputs: Sequence[torch.Tensor]
 ) -> bool:
-    """Return whether a launch, repeated for other inputs, writes what is wanted."""
-    found = compiled(launch.enter(), bool(launch.described))
+    """Return whether a launch, replayed for other inputs, writes what is wanted."""
+    found = compiled(launch.enter(), bool(launch.tma_args))
     *_, target = (one for one in launch.tensors if isinstance(one, torch.Tensor))
     written = torch.zeros_like(target)
     numbers = [one for one in launch.tensors if type(one) is float]
-    replay = replaying(launch, found, likenesses(launch, found))
+    replay = replay_of(launch, found, tma_templates(launch, found))
     replay([*addresses_of(inputs), written.data_ptr(), *numbers])
     return torch.equal(written.flatten()[: wanted.numel()], wanted.flatten())
 
 
 def hooked() -> bool:
-    """Return whether somebody, such as a profiler, wants to know of launches."""
+    """Return whether somebody, such as a profiler, hooks into launches."""
     return bool(HOOKS.launch_enter_hook.calls or HOOKS.launch_exit_hook.calls)

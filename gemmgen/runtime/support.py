@@ -1,7 +1,4 @@
-"""What launchers ask of a GPU and of tensors, and tensors as rows.
-
-Needs torch and triton alone, so the folder can be copied into any project.
-"""
+"""What launchers ask of a GPU, of torch and of tensors."""
 
 import contextlib
 import functools
@@ -19,25 +16,27 @@ import triton.language as tl
 
 INTERPRETED = triton.knobs.runtime.interpret
 
-
-# What calls ask torch: whether it is told of functions that arguments are passed to, of
-# operators, in C; whether autocast, torch.func or a profiler is on.
-overridden = torch.overrides.has_torch_function
-moded = torch._C._len_torch_dispatch_stack
-autocast = torch._C._is_any_autocast_enabled
-transformed = torch._C._are_functorch_transforms_active
-profiled = getattr(torch.autograd, "_profiler_enabled", bool)
-# Where the level of forward derivatives is, -1 outside of any.
+# Each tells whether torch has something switched on that has to see a call.
+has_override = torch.overrides.has_torch_function
+in_mode = torch._C._len_torch_dispatch_stack
+in_autocast = torch._C._is_any_autocast_enabled
+in_transform = torch._C._are_functorch_transforms_active
+profiling = getattr(torch.autograd, "_profiler_enabled", bool)
+tracing = torch.compiler.is_dynamo_compiling
+# `DUAL._current_level` is the level of forward derivatives, -1 outside of any.
 DUAL: Any = torch.autograd.forward_ad
 if not hasattr(DUAL, "_current_level"):
     DUAL = SimpleNamespace(_current_level=-1)
 
+# What torch.cuda.current_device calls after it has checked that CUDA is initialized.
+current_device = getattr(torch._C, "_cuda_getDevice", torch.cuda.current_device)
+
 
 class Bounded(dict):
-    """A dict of at most so many entries: one more, and it begins anew."""
+    """A dict that is cleared before it has more than `most` entries."""
 
     def __init__(self, most: int) -> None:
-        """Have no entry yet."""
+        """Start empty."""
         super().__init__()
         self.most = most
 
@@ -47,59 +46,56 @@ class Bounded(dict):
         super().__setitem__(key, value)
 
 
-class Pass(threading.local):
-    """Whether this thread goes through launchers for what they say alone.
+class DryRun(threading.local):
+    """Whether launchers that this thread calls launch nothing.
 
-    When `dry`, they check their arguments and make their results, which may have no
-    memory, and launch nothing. What is `asked` of tensors, shape and dtype by name, is
-    noted, if that is a dict, and nothing is checked.
+    When `on`, they only check arguments and make results. If `requested` is a dict they
+    check nothing either, but note in it the shape and dtype that each tensor must have.
     """
 
-    dry = False
-    asked: dict[str, tuple[Sequence, torch.dtype]] | None = None
+    on = False
+    requested: dict[str, tuple[Sequence, torch.dtype]] | None = None
 
 
-PASS = Pass()
+DRY_RUN = DryRun()
 
 
 @contextlib.contextmanager
-def dry(asked: dict[str, Any] | None = None) -> Iterator[None]:
-    """Launch nothing that this thread calls; note what is `asked` of its tensors."""
-    before = PASS.dry, PASS.asked
-    PASS.dry, PASS.asked = True, asked
+def dry_run(requested: dict[str, Any] | None = None) -> Iterator[None]:
+    """Have launchers launch nothing, and fill `requested` if it is given."""
+    before = DRY_RUN.on, DRY_RUN.requested
+    DRY_RUN.on, DRY_RUN.requested = True, requested
     try:
         yield
     finally:
-        PASS.dry, PASS.asked = before
+        DRY_RUN.on, DRY_RUN.requested = before
 
 
-def watched(arguments: Sequence[Any]) -> bool:
-    """Return whether torch has to see a call, so that it must be an operator's.
-
-    For what is `special`, or a gradient.
-    """
+def must_dispatch(arguments: Sequence[Any]) -> bool:
+    """Return whether torch has to see a call: `intercepted`, or for a gradient."""
     graded = torch.is_grad_enabled()
-    return special(arguments) or any(
+    return intercepted(arguments) or any(
         graded and one.requires_grad
         for one in arguments
         if isinstance(one, torch.Tensor)
     )
 
 
-def special(arguments: Sequence[Any]) -> bool:
-    """Return whether torch has to see a call that no gradient is asked of.
+def intercepted(arguments: Sequence[Any]) -> bool:
+    """Return whether torch has to see a call, whatever gradients it needs.
 
-    For a mode, a transform of torch.func, autocast, forward derivatives, a subclass.
+    It has to under a mode, autocast, torch.func and forward derivatives, and with a
+    subclass of Tensor.
     """
-    if overridden(arguments) or DUAL._current_level >= 0:
+    if has_override(arguments) or DUAL._current_level >= 0:
         return True
-    if moded() or autocast() or transformed():
+    if in_mode() or in_autocast() or in_transform():
         return True
     return any(is_wrapped(one) for one in arguments if isinstance(one, torch.Tensor))
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
-    """Return whether it is one of torch.func's, or of a class that acts by itself."""
+    """Return whether a tensor is torch.func's, or of a class with its own dispatch."""
     kind = type(tensor)
     if kind is not torch.Tensor:
         own = kind.__torch_dispatch__
@@ -110,7 +106,7 @@ def is_wrapped(tensor: torch.Tensor) -> bool:
 
 @functools.cache
 def num_sms(device: torch.device) -> int:
-    """Return the number of SMs; the interpreter makes do with two."""
+    """Return the number of SMs, 2 in the interpreter."""
     if device.type != "cuda":
         return 2
     return torch.cuda.get_device_properties(device).multi_processor_count
@@ -118,7 +114,7 @@ def num_sms(device: torch.device) -> int:
 
 @functools.cache
 def compute_capability(device: torch.device) -> int:
-    """Return the compute capability as 10 * major + minor; the interpreter has any."""
+    """Return 10 * major + minor of the compute capability; no bound if interpreted."""
     if device.type != "cuda":
         return sys.maxsize
     major, minor = torch.cuda.get_device_capability(device)
@@ -127,7 +123,7 @@ def compute_capability(device: torch.device) -> int:
 
 @functools.cache
 def shared_memory(device: torch.device) -> int:
-    """Return the bytes of shared memory that a block may have."""
+    """Return the bytes of shared memory that a thread block may have."""
     if device.type != "cuda":
         return sys.maxsize
     return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
@@ -145,9 +141,9 @@ def product_of_ones(a_ptr, c_ptr, SIDE: tl.constexpr):
 def interprets_bf16() -> bool:
     """Return whether Triton's interpreter multiplies bf16, and rounds to it.
 
-    No release up to 3.9 does: it multiplies the bits as if they were whole numbers.
+    Releases up to 3.9 multiply the bits as if they were integers.
     """
-    # 16 a^2 lies 0.63 of the way between two numbers of bf16: it is rounded up.
+    # 16 a^2 lies 0.63 of the way between two bf16 numbers, so it must be rounded up.
     a = torch.full((16, 16), 1 + 9 * 2**-7, dtype=torch.bfloat16)
     c = torch.empty_like(a)
     product_of_ones[(1,)](a, c, 16)
@@ -157,29 +153,29 @@ def interprets_bf16() -> bool:
 def config(
     m: int, n: int, k: int, *, group_m: int, stages: int, warps: int
 ) -> triton.Config:
-    """Return a tile as Triton's autotuner takes it."""
+    """Return a tile as a configuration of Triton's autotuner."""
     sides = {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": group_m}
     return triton.Config(sides, num_stages=stages, num_warps=warps)
 
 
 def on_device(device: torch.device) -> contextlib.AbstractContextManager:
-    """Make the tensors' device current, since Triton launches on the current one."""
+    """Make a device current, since Triton launches on the current one."""
     if device.type != "cuda" or device.index == torch.cuda.current_device():
         return contextlib.nullcontext()
     return torch.cuda.device(device)
 
 
 def bind_context() -> None:
-    """Give a thread that is new to CUDA the context of the current device.
+    """Bind the current device's CUDA context to a new thread.
 
-    Whatever is first asked of CUDA's runtime does so, and this may be asked always.
-    Triton makes tensor maps without one.
+    Any call of CUDA's runtime does so, this one even during a capture. Triton encodes
+    tensor maps without.
     """
     torch.cuda.is_current_stream_capturing()
 
 
 def index_dtype(*tensors: torch.Tensor) -> tl.dtype:
-    """Return the integer type that can count the elements from each tensor's start."""
+    """Return the integer type that holds all element offsets of the tensors."""
     for tensor in tensors:
         if tensor.is_contiguous() and tensor.numel() <= 2**31:
             continue
@@ -192,19 +188,18 @@ def index_dtype(*tensors: torch.Tensor) -> tl.dtype:
 
 
 def row_divisibility(*matrices: torch.Tensor) -> int:
-    """Return of how many elements all rows, and steps between them, are multiples."""
+    """Return the largest divisor of 16 of all row lengths and row strides."""
     lengths = ((matrix.stride(0), matrix.shape[1]) for matrix in matrices)
     return math.gcd(16, *itertools.chain.from_iterable(lengths))
 
 
 def rows(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
-    """Cut tensors [..., columns] of the same leading sizes into matrices, uncopied.
+    """View tensors [..., columns] of the same leading sizes as matrices.
 
-    The last leading axes are flattened as far as every tensor's strides allow; one
-    group of matrices is given for each index of the others. There are none where
-    nothing is launched.
+    The last leading axes are flattened as far as every tensor's strides allow; each
+    index of the others yields a group of matrices. A dry run yields none.
     """
-    if PASS.dry:
+    if DRY_RUN.on:
         return
     leading = tensors[0].shape[:-1]
     if len(leading) == 1:
@@ -221,8 +216,8 @@ def rows(*tensors: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
         return
 
 
-def steps(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the strides of a new tensor."""
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a contiguous tensor."""
     found = [1]
     for size in reversed(shape[1:]):
         found.append(found[-1] * max(size, 1))
@@ -236,6 +231,6 @@ def new_on_gpu(
     return torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
 
 
-# The entry of compiled graphs into the allocator, in half the time of the public one.
+# The allocator's entry for compiled graphs takes half the time of the public one.
 GUARDS = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
 empty = getattr(GUARDS, "_empty_strided_cuda", new_on_gpu)

@@ -14,7 +14,7 @@ from .support import Bounded, compute_capability, num_sms, shared_memory
 from .tile import ROWS, Tile, cdiv
 
 LONGEST_GRID = 2**31 - 1  # programs along its first axis
-MOST_ROWS = 8192  # numbers of rows whose tile calls that are alike remember
+MOST_ROWS = 8192  # numbers of rows whose tile a family keeps
 
 Sizes = tuple[int, int, int]  # M, N, K
 Grid = Callable[[Any, Sizes, torch.device], Any]
@@ -27,33 +27,24 @@ def one_a_tile(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...
 
 
 def one_a_split(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
-    """Return a grid with a program for every tile, for each part of K if it is cut."""
+    """Return a grid with a program for every tile and split of K."""
     M, N, K = sizes
     tiles = tile.tiles(M, N)
     return tiles, tile.splits(tiles, K, num_sms(device))
 
 
 def one_an_sm(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
-    """Return a grid with a program for each SM that has a tile, or a part of its K.
-
-    For each part of K there are as many, which go from tile to tile.
-    """
+    """Return a grid of persistent programs: an equal share of SMs for each split."""
     M, N, K = sizes
     tiles, sms = tile.tiles(M, N), num_sms(device)
     parts = tile.splits(tiles, K, sms)
     return min(tiles, max(1, sms // parts)), parts
 
 
-def one_a_row(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
-    """Return a grid with programs for every row, each for a tile's columns."""
-    M, N, _ = sizes
-    return cdiv(N, tile.n), M
-
-
 def one_a_raced_tile(
     tile: None, sizes: Sizes, device: torch.device
 ) -> Callable[[dict[str, int]], tuple[int, ...]]:
-    """Return what tells Triton's autotuner a grid with a program for every tile."""
+    """Return a function of a configuration: a grid with a program for every tile."""
     M, N, _ = sizes
     return lambda config: (cdiv(M, config["BLOCK_M"]) * cdiv(N, config["BLOCK_N"]),)
 
@@ -65,14 +56,14 @@ GRIDS: dict[str, Grid] = {
     "persistent": one_an_sm,
     "split_k": one_a_split,
     "warp_specialized": one_an_sm,
-    "gemv": one_a_row,
+    "gemv": one_a_split,
 }
 
 
 class Record(threading.local):
-    """What the call of this thread that is about to be remembered did.
+    """What a call of this thread did, if the launch cache is to keep it.
 
-    Its launches, each with what repeats it, and the tiles that serve such calls.
+    Its launches, each with the compiled kernel, and the tiles that serve such calls.
     """
 
     launches: list[tuple[Any, Any]] | None = None
@@ -86,14 +77,14 @@ def select(
     tiles: Sequence[Tile],
     device: torch.device,
     sizes: Sizes,
-    described: Callable[[str], Iterable[torch.Tensor]],
+    via_tma: Callable[[str], Iterable[torch.Tensor]],
 ) -> Tile | None:
     """Return the tile that serves the device, the sizes and the tensors, or None.
 
-    `described` gives the tensors that a schedule takes through descriptors.
+    `via_tma` returns the tensors that a schedule takes as descriptors.
     """
     _, N, K = sizes
-    able = functools.partial(serving, tiles, device, N, K, described)
+    able = functools.partial(serving, tiles, device, N, K, via_tma)
     if RECORD.launches is not None:
         RECORD.tiles = able
     return best(able(), sizes, num_sms(device))
@@ -104,32 +95,30 @@ def serving(
     device: torch.device,
     N: int,
     K: int,
-    described: Callable[[str], Iterable[torch.Tensor]],
+    via_tma: Callable[[str], Iterable[torch.Tensor]],
 ) -> Iterator[Tile]:
-    """Return the tiles that serve the device, N, K and the tensors.
-
-    Not those of more programs for one row than a grid has: gemv's of 2^31 columns.
-    """
+    """Yield the tiles that serve the device, N, K and the tensors."""
     able: dict[str, bool] = {}
     for tile in running(tiles, compute_capability(device), shared_memory(device)):
-        if N > tile.N or K > tile.K or cdiv(N, tile.n) > LONGEST_GRID:
+        if not tile.fits(N, K):
             continue
         name = tile.schedule
         if name not in able:
-            able[name] = all(map(tma_compatible, described(name)))
+            able[name] = all(map(tma_compatible, via_tma(name)))
         if able[name]:
             yield tile
 
 
 def best(tiles: Iterable[Tile], sizes: Sizes, sms: int) -> Tile | None:
-    """Return the first of such tiles that serves the rows of the sizes.
+    """Return the first of these tiles that serves M rows.
 
-    Timed tiles come together: of those the one that is predicted to be the fastest.
+    Timed tiles stand together; of those it is the one with the least predicted time.
+    A tile must not need more programs than a grid may have, as gemv does for 2^31 rows.
     """
     M, N, K = sizes
     timed: list[Tile] = []
     for tile in tiles:
-        if M > tile.M:
+        if not tile.from_rows <= M <= tile.M or tile.tiles(M, N) > LONGEST_GRID:
             continue
         if tile.rates:
             timed.append(tile)
@@ -141,24 +130,24 @@ def best(tiles: Iterable[Tile], sizes: Sizes, sms: int) -> Tile | None:
 
 
 class Fastest(Bounded):
-    """By so many times `ROWS`, the timed tile that serves the rows, found when missed.
+    """The fastest timed tile by number of rows, in units of `ROWS`.
 
-    Of tiles that serve N, K and the tensors; None if none of them is timed.
+    `tiles` serve N, K and the tensors; None if none of them is timed.
     """
 
     def __init__(self, tiles: Sequence[Tile], N: int, K: int, sms: int) -> None:
-        """Know no rows yet."""
+        """Start empty."""
         super().__init__(MOST_ROWS)
         self.tiles, self.rest = tiles, (N, K, sms)
 
     def __missing__(self, count: int) -> Tile | None:
-        """Return the tile, and keep it."""
+        """Choose the tile, and keep it."""
         N, K, sms = self.rest
         self[count] = found = best(self.tiles, (count * ROWS, N, K), sms)
         return found
 
 
-# By table and device; the table is kept, for another could get its `id`.
+# By table and device; the table is held, since another could get its `id`.
 RUNNING: dict[tuple[int, int, int], tuple[Sequence[Tile], list[Tile]]] = {}
 
 
@@ -179,9 +168,8 @@ def running(tiles: Sequence[Tile], sm: int, room: int) -> list[Tile]:
 def tma_compatible(matrix: torch.Tensor) -> bool:
     """Return whether a tensor descriptor can describe a matrix.
 
-    Rows are contiguous, start at multiples of 16 bytes and end at one, since a store
-    through a descriptor fills up the last 16 bytes. Kernels say where a block begins in
-    32 bits.
+    Rows must be contiguous, and begin and end at multiples of 16 bytes, since a store
+    by TMA writes whole 16 bytes. Kernels pass coordinates in 32 bits.
     """
     rows, columns = matrix.stride()
     size = matrix.element_size()

@@ -105,7 +105,8 @@ class Tile(NamedTuple):
     """A tile m x n x k, the schedule that computes it, and how it is launched.
 
     It serves GPUs from `sm` on with so much `shared` memory, and sizes up to M, N, K.
-    With `rates` it was timed.
+    With `rates` it was timed. If it has `from_rows`, it serves a layer of these very N
+    and K, for so many rows up to M.
     """
 
     schedule: str
@@ -126,10 +127,17 @@ class Tile(NamedTuple):
     once: float = 0  # us for a tile, beside its blocks
     launch: float = 0  # us for a launch
     rates: Rates | None = None
+    from_rows: int = 0  # of a layer; 0 for a tile that serves any sizes up to its own
 
     def tiles(self, M: int, N: int) -> int:
         """Return the number of tiles."""
         return cdiv(M, self.m) * cdiv(N, self.n)
+
+    def fits(self, N: int, K: int) -> bool:
+        """Return whether it serves so many columns, and so long sums."""
+        if self.from_rows:
+            return self.N == N and self.K == K
+        return self.N >= N and self.K >= K
 
     def fills(self, M: int, N: int, sms: int) -> bool:
         """Return whether so many of the SMs have a tile, the last wave included."""

@@ -40,5 +40,5 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
 SCHEDULE = Schedule(
     "tiled", "one output tile per program", 10,
     why_not, sizes, search, shared_memory,
-    title_of_splits="a program for each output tile and split of K",
+    title_of_splits="one output tile, or a split of its K, per program",
 )  # fmt: skip

@@ -90,7 +90,7 @@ def transposes(kind: str, layout: str) -> bool:
 SCHEDULE = Schedule(
     "tma", "one output tile per program, by descriptors", 20,
     why_not, sizes, search, shared_memory,
-    title_of_splits="a program for each output tile and split of K, by descriptors",
+    title_of_splits="one output tile, or a split of its K, per program; loads by TMA",
     described=frozenset({"inputs"}), splits=True, transposes=transposes,
     registers=registers_by_descriptors,
 )  # fmt: skip

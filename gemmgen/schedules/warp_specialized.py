@@ -288,7 +288,7 @@ SCHEDULE = Schedule(
     why_not, sizes, search, shared_memory,
     constants=(*TILE, "STAGES", "NUM_WGS"),
     described=frozenset({"inputs", "operands", "results"}),
-    title_of_splits="producer and consumer warps, for tiles or splits of their K",
+    title_of_splits="a producer and consumer warpgroups, for tiles or splits of K",
     splits=True, persistent=True, specialized=True, unit="wgmma",
     by_pointers=by_pointers, transposes=transposes, from_registers=from_registers,
     composes=composes,

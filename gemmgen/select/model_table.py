@@ -10,12 +10,12 @@ from functools import cache
 from operator import ge
 from random import Random
 
-from gemmgen.cost.time import Sizes, predicted_time
+from gemmgen.cost.time import Sizes, predicted_time, row_bytes
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Tile
-from gemmgen.select.costs import kind_of
-from gemmgen.select.decision_list import ANY, Grid, Point, Rule, decide
+from gemmgen.select.tuned.costs import kind_of
+from gemmgen.select.tuned.decision_list import ANY, Grid, Point, Rule, decide
 from gemmgen.select.waves import with_full_waves
 
 Time = Callable[[Sizes, Tile], float]
@@ -31,8 +31,11 @@ FEW = Grid((32, 1024, ANY), (8,), (1024, ANY))
 """Of so few columns a descriptor loads 64 or more, of which most are filled with zeros,
 so pointers serve them, aligned or not (4096 x 1 x 8192: 23.8 us against 26.5, H200)."""
 
-ONE_ROW = Grid((1,), GRID.n, GRID.k)
-"""Where a kernel that has costs for all else may do without the tensor core."""
+_MANY, _SHORT = (1024, 16384, ANY), (512, 1024, ANY)
+ONE_COLUMN, ONE_ROW = Grid(_MANY, (1,), _SHORT), Grid((1,), _MANY, _SHORT)
+"""Where a matrix streams past the other, if a schedule of the kernel does that: with
+pointers a tensor core took 1.2 to 2.7 times as long (bf16, NN and NT, nine shapes of
+one column, H100)."""
 
 ROUGH = Grid((1, 32, 128, 512, 2048, ANY), (512, 2048, ANY), (1024, ANY))
 """Fewer, where rows are not aligned, and where a schedule's Triton is not there."""
@@ -47,6 +50,9 @@ _SPREAD, _OCTAVES = 350, ((6, 14), (9, 15), (9, 14))
 """Shapes drawn to see whose waves are full, and the octaves of their M, N and K."""
 _LEAST_GAIN = 0.15
 """What a row for full waves must save, in times of a drawn shape."""
+
+_DESCRIBED = 16
+"""Bytes of a row that descriptors describe, at least."""
 
 _BEYOND = 4
 """An open class is judged up to this multiple of its last limit."""
@@ -64,10 +70,17 @@ def modelled(
     return _modelled(tiles, _alike(product), target, rest)
 
 
+def one_column(
+    tiles: tuple[Tile, ...], product: Product, target: Target
+) -> tuple[Rule, ...]:
+    """The model's rows for one column, if a tile streams A past it."""
+    return _streaming(tiles, _alike(product), target, ONE_COLUMN)
+
+
 def narrow(
     tiles: tuple[Tile, ...], product: Product, target: Target
 ) -> tuple[Rule, ...]:
-    """The model's rows by pointers for few columns, and for one row."""
+    """The model's rows by pointers for one column, for one row and for few columns."""
     return _narrow(tiles, _alike(product), target)
 
 
@@ -77,15 +90,34 @@ def _alike(product: Product) -> Product:
 
 
 @cache
+def _streaming(
+    tiles: tuple[Tile, ...], product: Product, target: Target, grid: Grid
+) -> tuple[Rule, ...]:
+    """The rows of what streams a matrix past one row, or column, that `grid` is of."""
+    m, n, k = (int(axis[0]) for axis in grid.axes)
+    able = [
+        tile
+        for tile in tiles
+        if schedule_of(tile).memory_bound and serves(tile, product, (m, n, k))
+    ]
+    return tuple(_table(able, product, target, grid) if able else ())
+
+
+@cache
 def _narrow(
     tiles: tuple[Tile, ...], product: Product, target: Target
 ) -> tuple[Rule, ...]:
     plain = [tile for tile in tiles if not schedule_of(tile).described]
-    aligned = [tile for tile in tiles if schedule_of(tile).needs_aligned]
     few = _table(plain, product, target, FEW, aligned=False)
-    one_row = _table(aligned, product, target, ONE_ROW)
-    rows = (rule for rule in one_row if not schedule_of(rule.tile).described)
-    return tuple(reached([*few, *rows]))
+    return tuple(reached([*_one_line(tiles, product, target), *few]))
+
+
+def _one_line(
+    tiles: tuple[Tile, ...], product: Product, target: Target
+) -> Iterator[Rule]:
+    """The rows for one column and for one row."""
+    for grid in (ONE_COLUMN, ONE_ROW):
+        yield from _streaming(tiles, product, target, grid)
 
 
 @cache
@@ -95,9 +127,10 @@ def _modelled(
     plain = [tile for tile in tiles if not schedule_of(tile).described]
     if rest:
         return tuple(_table(plain, product, target, ROUGH, aligned=False))
+    lone = _one_line(tiles, product, target)
     if len(plain) == len(tiles):
-        return tuple(_table(plain, product, target, GRID))
-    rules = _table(plain, product, target, FEW, aligned=False)
+        return tuple(reached([*lone, *_table(plain, product, target, GRID)]))
+    rules = [*lone, *_table(plain, product, target, FEW, aligned=False)]
     leading = aligned = [tile for tile in tiles if schedule_of(tile).needs_aligned]
     if any(map(describes_operands, leading)):
         # Warps of their own do what a persistent loop does, and overlap more.
@@ -164,14 +197,14 @@ def _table(
     def time(sizes: Sizes, tile: Tile) -> float:
         return predicted_time(sizes, tile, product, target)
 
-    points = sampled(tiles, time, grid, aligned=aligned)
+    points = sampled(tiles, time, grid, product, aligned=aligned)
     return decide(list(points), grid, _PRICE)
 
 
 def sampled(
-    tiles: Sequence[Tile], time: Time, grid: Grid, *, aligned: bool
+    tiles: Sequence[Tile], time: Time, grid: Grid, product: Product, *, aligned: bool
 ) -> Iterator[Point]:
-    """Shapes of every class, whose weights add up to 1 in each.
+    """Shapes of every class that some tile serves, whose weights add up to 1 in each.
 
     Shapes at the limits of a class, such as powers of two, count as much as all others.
     Rows of the operands are odd along N and K unless aligned.
@@ -184,16 +217,20 @@ def sampled(
                     (m, max(1, n - less), k - less),
                     (m_inside, max(1, n_inside - less), k_inside - less),
                 ):
-                    serving = (tile for tile in tiles if serves(tile, sizes))
-                    yield Point(
-                        sizes, {tile: time(sizes, tile) for tile in serving}, 0.5
-                    )
+                    serving = [tile for tile in tiles if serves(tile, product, sizes)]
+                    times = {tile: time(sizes, tile) for tile in serving}
+                    if times:
+                        yield Point(sizes, times, 0.5)
 
 
-def serves(tile: Tile, sizes: Sizes) -> bool:
-    """Whether a tile is for such a shape, which may have too many rows."""
-    most = schedule_of(tile).most_rows
-    return most is None or sizes[0] <= most
+def serves(tile: Tile, product: Product, sizes: Sizes) -> bool:
+    """Whether a tile is for such a shape: each matrix goes through once.
+
+    No descriptor describes the rows of a matrix of one or a few columns.
+    """
+    if schedule_of(tile).described and min(row_bytes(sizes, product)) < _DESCRIBED:
+        return False
+    return schedule_of(tile).passes(tile, product, sizes) == 1
 
 
 def _samples(limits: Sequence[float], unit: int) -> list[tuple[int, int]]:

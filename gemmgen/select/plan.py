@@ -24,10 +24,11 @@ from gemmgen.problem.workload import product_of
 from gemmgen.schedules import SCHEDULES, by_file
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 from gemmgen.select.arithmetic import out_and_accumulator, precision_of
-from gemmgen.select.costs import Costs, costed_as
-from gemmgen.select.table import BY_ARCHITECTURE, Row, Table
+from gemmgen.select.table import BY_ARCHITECTURE, Row, Table, joined
 from gemmgen.select.tiling import choose, schedule_text, tiles_text
-from gemmgen.select.tuning_file import Tuning, costs_by_target, tunings_for
+from gemmgen.select.tuned.costs import Costs, costed_as
+from gemmgen.select.tuned.known import Known
+from gemmgen.select.tuned.tuning_file import Tuning, tunings_for
 from gemmgen.spec.parse import KernelSpec, Spec, read
 from gemmgen.tables.operations import OPERATIONS
 from gemmgen.tables.scalings import SCALINGS
@@ -72,7 +73,7 @@ class Plan(Problem):
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """The dispatch table; chosen when first asked for, since that takes a while."""
-        return tuple(row for table in self.tables for row in table.rows(self.product))
+        return joined(self.tables, self.product)
 
     @cached_property
     def schedules(self) -> tuple[str, ...]:
@@ -98,7 +99,8 @@ class Plan(Problem):
     @property
     def tiles(self) -> tuple[tuple[Target, Tile], ...]:
         """Every (target, tile) that the module can launch, each once."""
-        pairs = [(row.architecture, row.tile) for row in self.rows]
+        rows = (row for table in self.tables for row in table.rows(self.product))
+        pairs = [(row.architecture, row.tile) for row in rows]
         pairs += [
             (TARGETS[target].architecture, tile)
             for target in self.targets
@@ -163,23 +165,8 @@ class _Planner:
         self.spec = spec
         self.derived = derived
         self.operation = derived.operation if derived else OPERATIONS[spec.op]
-        mine = {
-            one.target: one for one in tunings
-            if one.target in targets
-            and spec.name in one.kernels and one.kernels[spec.name].rules
-        }  # fmt: skip
-        self.tuned = {name: one.kernels[spec.name] for name, one in mine.items()}
-        self.gpus = {name: one.gpu for name, one in mine.items()}
-        self.timed = [
-            one for one in tunings
-            if one.target in targets
-            and (one.target not in mine or spec.name in one.kernels)
-        ]  # fmt: skip
-        rates = {one.target: one.rates for one in tunings if one.rates}
-        self.targets = [
-            replace(TARGETS[name], rates=rates.get(name, TARGETS[name].rates))
-            for name in targets
-        ]
+        self.known = Known(spec.name, targets, tunings, free=not spec.tiles)
+        self.targets = list(map(self.known.target, targets))
         self.errors: list[SpecError] = []
         self.refused = set(spec.refused)
 
@@ -197,8 +184,7 @@ class _Planner:
         operands, results = self.bound(epilogue, accumulator, out)
         product = product_of(spec, precision, contraction, epilogue, operands, results)
         kind = costed_as(product)
-        costs = costs_by_target(self.timed, kind)
-        tables, configs = self.tiles(product, epilogue, costs)
+        tables, configs = self.tiles(product, epilogue, self.known.costs(kind))
         if self.errors or self.refused:
             raise SpecErrors(self.errors)
         return Plan(
@@ -219,21 +205,12 @@ class _Planner:
             tables=tables,
             configs=configs,
             tiles_text=tiles_text(spec),
-            chosen_by=self.chosen_by(kind),
+            chosen_by=self.known.chosen_by(kind),
             grad=spec.grad,
             grad_accumulate=spec.grad_accumulate,
             module=spec.module,
             default_result=operation.result,
         )
-
-    def chosen_by(self, kind: str | None) -> str:
-        """Who made the table: the model, or measurements where there are any."""
-        gpus = {one.target: one.gpu for one in self.timed if kind in one.costs}
-        gpus |= self.gpus
-        if self.spec.tiles or not gpus:
-            return "The model chose them"
-        found = [f"Timed on {gpu} for {name}" for name, gpu in gpus.items()]
-        return ", ".join([*found, "else chosen by the model"])
 
     def tiles(
         self, product: Product, epilogue: Epilogue, costs: Mapping[str, Costs]
@@ -242,7 +219,9 @@ class _Planner:
         if self.refused & _OF_TILES:
             return (), ()
         try:
-            return choose(self.spec, self.targets, product, epilogue, self.tuned, costs)
+            return choose(
+                self.spec, self.targets, product, epilogue, self.known.measured, costs
+            )
         except SpecErrors as found:
             self.errors += found.errors
             return (), ()

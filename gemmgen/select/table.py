@@ -1,14 +1,17 @@
 """A launcher's table, and what its rows come from."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from gemmgen.cost.resources import shared_memory
 from gemmgen.hardware.targets import TARGETS, Rates, Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Tile, nearest_fitting
-from gemmgen.select.costs import Timed
-from gemmgen.select.decision_list import ANY, Rule
-from gemmgen.select.model_table import modelled, narrow
+from gemmgen.select.model_table import modelled, narrow, one_column
+from gemmgen.select.tuned.costs import Timed
+from gemmgen.select.tuned.decision_list import ANY, Rule
+from gemmgen.select.tuned.layers import Pin
+from gemmgen.spec.shapes import Layer
 
 
 @dataclass(frozen=True)
@@ -16,7 +19,8 @@ class Row:
     """For GPUs from `architecture` on and sizes up to M, N, K (None: any), a tile.
 
     If `full`, only for M and N whose tiles fill the last wave of SMs. Of those that
-    were `timed` a call takes the one that is predicted to be the fastest.
+    were `timed` a call takes the one that is predicted to be the fastest. With a `pin`
+    it is for the rows of that, and for these very N and K.
     """
 
     architecture: int
@@ -26,6 +30,15 @@ class Row:
     k: int | None = None
     full: bool = False
     timed: Timed | None = None
+    pin: Pin | None = None
+
+    def serves(self, sizes: tuple[int, int, int]) -> bool:
+        """Whether M, N, K are within its limits."""
+        if self.pin:
+            m, *layer = sizes
+            return self.pin.least <= m <= self.pin.most and layer == [self.n, self.k]
+        pairs = zip(sizes, self.limits, strict=True)
+        return all(most is None or size <= most for size, most in pairs)
 
     @property
     def limits(self) -> tuple[int | None, int | None, int | None]:
@@ -62,9 +75,9 @@ class Table:
 
     `rates` are those of the target, calibrated or not. `measured` are rules, and
     `unaligned` those for tensors that no descriptor can describe; rows with `costs`
-    take the place of rules. Where nothing was measured, the model chooses among
-    `tiles`. After the `last` of a module's tables comes no row that a GPU could take
-    instead.
+    take the place of rules. Rows of `layers` come before all others. Where nothing was
+    measured, the model chooses among `tiles`. After the `last` of a module's tables
+    comes no row that a GPU could take instead.
     """
 
     target: str
@@ -74,18 +87,21 @@ class Table:
     last: bool = False
     unaligned: tuple[Row, ...] = ()
     costs: tuple[Row, ...] = ()
+    layers: tuple[Row, ...] = ()
 
     def rows(self, product: Product) -> tuple[Row, ...]:
         """The rows, in the order in which a launcher looks."""
-        rows = self.measured
-        if self.costs:
-            before = narrow(self.tiles, product, self.gpu)
-            rows = (*(row(self.gpu, rule) for rule in before), *self.costs)
+        rows = self.measured or self.costs
+        if rows and self.tiles:
+            leading = narrow if self.costs else one_column
+            before = leading(self.tiles, product, self.gpu)
+            rows = (*(row(self.gpu, rule) for rule in before), *rows)
         rows += self.unaligned
         if not (rows and _serves_all(rows[-1])):
             rows += self.modelled(product, rest=bool(rows))
         if self.last:
             rows = (*rows, *_spare(rows[-1], product))
+        rows = (*self.layers, *rows)
         return tuple(dict.fromkeys(rows))  # no call passes the first of equal ones
 
     def modelled(self, product: Product, *, rest: bool) -> tuple[Row, ...]:
@@ -97,6 +113,21 @@ class Table:
     def gpu(self) -> Target:
         """The target."""
         return replace(TARGETS[self.target], rates=self.rates)
+
+
+def joined(tables: Sequence[Table], product: Product) -> tuple[Row, ...]:
+    """The rows of a module's tables, the newest target's first.
+
+    Those that all tables begin with come once, for GPUs from the oldest on.
+    """
+    parts = [table.rows(product) for table in tables]
+    shared = 0
+    for rows in zip(*parts, strict=False):
+        if len({replace(row, architecture=0) for row in rows}) > 1:
+            break
+        shared += 1
+    first = parts[-1][:shared] if parts else ()
+    return (*first, *(row for part in parts for row in part[shared:]))
 
 
 def _serves_all(row: Row) -> bool:
@@ -125,3 +156,8 @@ def row(target: Target, rule: Rule) -> Row:
     """The row of a rule."""
     m, n, k = (None if most == ANY else int(most) for most in rule.limits)
     return Row(target.architecture, m, n, rule.tile, k, rule.full)
+
+
+def pinned(target: Target, layer: Layer, pin: Pin) -> Row:
+    """The row of a layer's tile."""
+    return Row(target.architecture, pin.most, layer.n, pin.tile, layer.k, pin=pin)

@@ -10,14 +10,13 @@ from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of, why_not
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
-from gemmgen.select.costs import Costs
-from gemmgen.select.decision_list import Rule
 from gemmgen.select.fallback_tiles import fallback_tiles
 from gemmgen.select.listed_tiles import completed, misfits, serving
 from gemmgen.select.model_table import describes_operands
 from gemmgen.select.schedule_tiles import holds, schedule_tiles
-from gemmgen.select.table import Row, Table, row
-from gemmgen.select.tuning_file import Measured
+from gemmgen.select.table import Row, Table, pinned, row
+from gemmgen.select.tuned.costs import Costs
+from gemmgen.select.tuned.tuning_file import Measured
 from gemmgen.spec.parse import KernelSpec
 from gemmgen.spec.schema import AUTO
 from gemmgen.tables.layouts import LAYOUTS
@@ -34,23 +33,22 @@ def choose(
     """The dispatch tables, newest architecture first, or runtime configurations.
 
     `tuned` holds what was measured of the kernel, by target, `costs` what was of others
-    of its kind: these, or else those, decide where tiles are free. Raises
-    `SpecErrors` with every tile that a target cannot run.
+    of its kind: its layers, then costs, or else its rules, decide where tiles are free.
+    Raises `SpecErrors` with every tile that a target cannot run.
     """
     if spec.autotune:
         return (), _configs(spec, targets, product)
     listed = {target: completed(spec, product, target) for target in targets}
     errors = [*_unserved(spec, targets, product), *misfits(spec, product, listed)]
-    for target in targets if not spec.tiles else ():
+    for target in targets:
         errors += _outgrown(spec, tuned.get(target.name), product, target)
     if errors:
         raise SpecErrors(errors)
     tables: list[Table] = []
     oldest = min(targets, key=lambda target: target.architecture)
     for target in sorted(targets, key=lambda target: -target.architecture):
-        measured = None if spec.tiles else tuned.get(target.name)
-        costs_here = None if spec.tiles else costs.get(target.name)
-        rules, unaligned = _measured_rows(spec, measured, product, target)
+        measured, costs_here = tuned.get(target.name), costs.get(target.name)
+        rules, unaligned, layers = _measured_rows(spec, measured, product, target)
         tables.append(
             Table(
                 target.name,
@@ -60,6 +58,7 @@ def choose(
                 target is oldest,
                 unaligned,
                 _rows_with_costs(spec, costs_here, epilogue, product, target),
+                layers,
             )
         )
     return tuple(tables), ()
@@ -87,23 +86,25 @@ def _offered(
 
 def _measured_rows(
     spec: KernelSpec, measured: Measured | None, product: Product, target: Target
-) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+) -> tuple[tuple[Row, ...], ...]:
     """The rows of a tuning file, but for schedules that the spec rules out.
 
-    Those for tensors that no descriptor can describe come apart.
+    Those of rules, of rules for tensors that no descriptor can describe, of layers.
     """
     if measured is None:
-        return (), ()
+        return (), (), ()
     usable = serving(spec, product, target)
+    layers = measured.layers.items()
+    rows = (
+        [row(target, rule) for rule in measured.rules],
+        [row(target, rule) for rule in measured.unaligned],
+        [pinned(target, layer, pin) for layer, pins in layers for pin in pins],
+    )
 
-    def kept(rules: Sequence[Rule]) -> tuple[Row, ...]:
-        return tuple(
-            row(target, rule)
-            for rule in rules
-            if rule.tile.schedule in usable and not spills(rule.tile, product)
-        )
+    def kept(one: Row) -> bool:
+        return one.tile.schedule in usable and not spills(one.tile, product)
 
-    return kept(measured.rules), kept(measured.unaligned)
+    return tuple(tuple(filter(kept, each)) for each in rows)
 
 
 def _rows_with_costs(
@@ -147,9 +148,7 @@ def _outgrown(
     """The rules of a tuning file whose tiles this kernel cannot have, or no more."""
     if measured is None:
         return
-    rules = (*measured.rules, *measured.unaligned)
-    for rule, place in zip(rules, measured.places, strict=False):
-        tile = rule.tile
+    for tile, place in measured.placed:
         reason = why_not(tile.schedule, Kernel(spec.layout, product, target))
         reason = reason or why_not_compiled(tile, product, target)
         if not reason and not fits(tile, product, target):

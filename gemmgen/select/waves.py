@@ -9,7 +9,7 @@ from gemmgen.cost.time import Sizes, fills
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.decision_list import Rule
+from gemmgen.select.tuned.decision_list import Rule
 
 _Shape = TypeVar("_Shape", bound=Sizes)
 _Times = Mapping[_Shape, Mapping[Tile, float]]

@@ -213,13 +213,13 @@ def _about_tile(draft: Draft, index: int, tile: Tile) -> Iterator[tuple[Path, st
     if tile.k < least:
         message = f"tile k={tile.k} is below {least}, the least for {inputs} inputs"
         yield ("tiles", index, "k"), message
-    splitting = [name for name, row in SCHEDULES.items() if row.splits]
-    able = {AUTO, *splitting}
-    if (tile.split_k or 1) > 1 and not able & set(_schedule(draft)):
-        path = ("tiles", index, "split_k")
-        yield path, f"tile split_k={tile.split_k} needs schedule " + " or ".join(
-            splitting
-        )
+    splitting = [
+        name for name, row in SCHEDULES.items() if row.splits and not row.memory_bound
+    ]
+    if (tile.split_k or 1) > 1 and not {AUTO, *splitting} & set(_schedule(draft)):
+        needed = " or ".join(splitting)
+        message = f"tile split_k={tile.split_k} needs schedule {needed}"
+        yield ("tiles", index, "split_k"), message
 
 
 def _dtype_names(draft: Draft) -> list[tuple[Path, str]]:

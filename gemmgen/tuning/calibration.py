@@ -9,10 +9,10 @@ from gemmgen.base.errors import UsageError
 from gemmgen.cost.time import predicted_time
 from gemmgen.hardware.targets import TARGETS, Rates, Target
 from gemmgen.schedules.parts.tile import Product, Tile
-from gemmgen.select import tuning_file
-from gemmgen.select.costs import costed_as
 from gemmgen.select.plan import Plan, load
-from gemmgen.select.tuning_file import Tuning
+from gemmgen.select.tuned import tuning_file
+from gemmgen.select.tuned.costs import costed_as
+from gemmgen.select.tuned.tuning_file import Tuning
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.record import measured, write
 
@@ -71,7 +71,7 @@ def calibrate(specs: Sequence[Path], on_step: OnStep | None = None) -> dict[Path
         for name, known in tuning.kernels.items():
             if name in plans:
                 costs = costed_as(plans[name].product) in tuning.costs
-                again = measured(plans[name], target, known.times, costs)
+                again = measured(plans[name], target, known.times, known.layers, costs)
                 tuning = write(path, tuning, name, again)
     return fits
 

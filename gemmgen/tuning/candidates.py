@@ -27,6 +27,9 @@ _MOST_OF_FEW = 24
 KEPT, AS_SLOW = 32, 1.35
 """Tiles whose times a tuning file keeps at a shape, and how many times as long as the
 fastest they may take: slower ones are chosen nowhere."""
+_MOST_PASSES = 4
+"""How often a matrix streams through: above, a tensor core wins even where memory is
+the limit."""
 _GROUPS = (2, 16)
 """Tiles of a column that programs walk down, beside `GROUP_M`: where rows of B start
 within cache lines fewer are faster, and more where there are many tiles (H200)..."""
@@ -74,7 +77,7 @@ def at_shape(
         for tile in tiles
         if tile.schedule in able
         and tile.group_m == GROUP_M
-        and shape.m <= (schedule_of(tile).most_rows_timed or shape.m)
+        and schedule_of(tile).passes(tile, plan.product, shape) <= _MOST_PASSES
     ]
     times = {
         tile: predicted_time(shape, tile, plan.product, target) for tile in serving

@@ -7,9 +7,9 @@ from functools import partial
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import GROUP_M, Tile
-from gemmgen.select.costs import Costs, costed_as
 from gemmgen.select.plan import Plan
-from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.select.tuned.costs import Costs, costed_as
+from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.tuning.candidates import AS_SLOW, KEPT, searched
 from gemmgen.tuning.fit import Sample, fitted
 
@@ -59,7 +59,7 @@ def kinds(
             continue
         product = plans[name].product
         tried = set(filter(_costed, searched(plans[name], target)))
-        for shape, times in measured.times.items():
+        for shape, times in measured.spread.items():
             known = {tile: time for tile, time in times.items() if tile in tried}
             if known and shape.m >= _ROWS and shape.n >= _COLUMNS:
                 # The slowest may have been left out, and else those that were far off.

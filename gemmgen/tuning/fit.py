@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from gemmgen.schedules.parts.tile import GROUP_M, Product, Rates, Tile, Work, duration
-from gemmgen.select.costs import Cost, Costs, instructions, rates_of
+from gemmgen.select.tuned.costs import Cost, Costs, instructions, rates_of
 from gemmgen.spec.shapes import Shape
 
 _NEAR = 0.2

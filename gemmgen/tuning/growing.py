@@ -5,7 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.select.tuned.layers import Layers
+from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.record import rewrite
 from gemmgen.tuning.team import Found, Task
@@ -50,6 +51,11 @@ class Growing:
         """Those of a kernel, as far as they are known."""
         known = self.known[name]
         return {shape: known[shape] for shape in self.order[name] if shape in known}
+
+    def layers(self, name: str) -> Layers:
+        """Those of a kernel, with the tiles that they had."""
+        before = self.before.get(name)
+        return before.layers if before else {}
 
     def add(self, *every: Found) -> None:
         """Put kernels' times, each at a shape, into the file."""

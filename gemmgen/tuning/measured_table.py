@@ -13,7 +13,6 @@ from gemmgen.cost.time import Sizes, predicted_time
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.decision_list import ANY, Grid, Point, Rule, decide
 from gemmgen.select.model_table import (
     FEW,
     ROUGH,
@@ -22,7 +21,8 @@ from gemmgen.select.model_table import (
     sampled,
 )
 from gemmgen.select.plan import Plan
-from gemmgen.select.tuning_file import Times
+from gemmgen.select.tuned.decision_list import ANY, Grid, Point, Rule, decide
+from gemmgen.select.tuned.tuning_file import Times
 from gemmgen.select.waves import with_full_waves
 from gemmgen.spec.shapes import Shape
 
@@ -120,7 +120,7 @@ def _decided(
         corrected = math.exp(_correction(sizes, errors[tile]))
         return corrected * predicted_time(sizes, tile, plan.product, target)
 
-    points = list(sampled(tiles, time, grid, aligned=aligned))
+    points = list(sampled(tiles, time, grid, plan.product, aligned=aligned))
     for shape, each in times.items():
         known = {tile: each[tile] for tile in tiles if tile in each}
         points += [Point(shape.sizes, known, _WEIGHT)] if known else []

@@ -1,31 +1,31 @@
 """What tuning and calibration write: a kernel's times and the rules made of them."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from gemmgen.base.files import blamed
 from gemmgen.base.tree import pinned
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
-from gemmgen.select.tuning_file import Measured, Tuning
-from gemmgen.spec.shapes import Shape
+from gemmgen.select.tuned.layers import Layers
+from gemmgen.select.tuned.tuning_file import Measured, Times, Tuning
 from gemmgen.tuning.measured_table import rules_for, unaligned_rules
 
 
 def measured(
-    plan: Plan, target: Target, times: Mapping[Shape, Mapping[Tile, float]], costs: bool
+    plan: Plan, target: Target, times: Times, layers: Layers, costs: bool
 ) -> Measured:
-    """The times of a kernel with the rules that follow from them.
+    """The times of a kernel with the rules that follow from them, but for its layers'.
 
     With `costs` of its tiles there are rules for tensors alone that no descriptor can
     describe.
     """
+    found = Measured((), (), dict(times), layers)
     if costs:
-        return Measured((), tuple(unaligned_rules(plan, target, times)), dict(times))
-    described, plain = rules_for(plan, target, times)
-    return Measured(tuple(described), tuple(plain), dict(times))
+        rules = unaligned_rules(plan, target, found.spread)
+        return replace(found, unaligned=tuple(rules))
+    described, plain = rules_for(plan, target, found.spread)
+    return replace(found, rules=tuple(described), unaligned=tuple(plain))
 
 
 def write(path: Path, tuning: Tuning, name: str, found: Measured) -> Tuning:

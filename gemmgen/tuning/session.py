@@ -15,15 +15,17 @@ from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.measurement import Gpu, environment
 from gemmgen.measurement.gpu import architecture, require
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select import tuning_file
-from gemmgen.select.costs import costed_as
 from gemmgen.select.plan import Plan, load
-from gemmgen.select.tile_text import format_tile
-from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.select.serving import otherwise
+from gemmgen.select.tuned import tuning_file
+from gemmgen.select.tuned.costs import costed_as
+from gemmgen.select.tuned.tile_text import format_tile
+from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec import shapes
-from gemmgen.spec.shapes import Shape
+from gemmgen.spec.shapes import Layer, Shape
 from gemmgen.tuning.costs import kinds, with_costs
 from gemmgen.tuning.growing import Growing
+from gemmgen.tuning.layers import ladder, with_pins
 from gemmgen.tuning.record import measured, rewrite
 from gemmgen.tuning.team import Found, Team, gathered
 from gemmgen.tuning.trial import Trial
@@ -42,6 +44,7 @@ def tune(
     specs: Sequence[Path],
     *,
     shapes_file: Path | None = None,
+    layers_file: Path | None = None,
     only: str | None = None,
     fresh: bool = False,
     on_planned: Callable[[int], object] | None = None,
@@ -52,68 +55,104 @@ def tune(
     """Measure the kernels of the specs and return the file that was written.
 
     It is written after every shape, so an interrupted run goes on where it stopped;
-    `fresh` measures the shapes again. `only` is a pattern of kernel names. What is told
-    is as in `gemmgen.tune`. The processes of a job share the shapes; the first of them
-    writes the file, and tells.
+    `fresh` measures the shapes again. `only` is a pattern of kernel names. With layers
+    alone nothing else is timed. What is told is as in `gemmgen.tune`. The processes of
+    a job share the shapes; the first of them writes the file, and tells.
     """
     require("tune")
     with gathered() as team:
         team.choose_gpu()
         target, made = _target(), environment()
-        plans = {plan.name: plan for spec in specs for plan in load(spec)}
-        wanted = _wanted(plans, target, shapes_file, only)
+        plans = _plans(specs)
+        layers = shapes.read(layers_file, plans, shapes.LAYERS) if layers_file else {}
+        wanted = _wanted(_given(plans, shapes_file, layers), plans, target, only)
         path, before = _before(specs[0], Tuning(made["gpu"], target.name, made, {}))
+        trials = _Trials(plans, target, layers)
         if team.rank:
-            _help(team, plans, target)
+            _help(team, trials)
             return path
-        again = wanted if fresh else {}
-        known = {
-            name: _known(before, made, name, again.get(name, ())) for name in wanted
-        }
-        tuning = replace(before, target=target.name, made=made)
+        tuning = _begun(before, target, made, wanted, layers)
+        known = _known(before, made, wanted, fresh)
         file = Growing(path, tuning, known, wanted, on_done)
         if on_planned:
             on_planned(len(file.missing))
-        _lead(team, plans, target, file, on_left_out)
-        rewrite(path, with_costs(file.tuning, plans, target, on_fitted))
+        _lead(team, trials, file, on_left_out)
+        tuning = with_costs(file.tuning, plans, target, on_fitted)
+        _settle(path, tuning, specs, on_fitted)
     return path
 
 
+def _settle(
+    path: Path, tuning: Tuning, specs: Sequence[Path], on_fitted: OnDone | None
+) -> None:
+    """Write the file, and what layers gain by the choice that follows from it."""
+    rewrite(path, tuning)
+    target = TARGETS[tuning.target]
+    rewrite(path, with_pins(tuning, _plans(specs), target, on_fitted))
+
+
+def _plans(specs: Sequence[Path]) -> dict[str, Plan]:
+    return {plan.name: plan for spec in specs for plan in load(spec)}
+
+
+class _Trials:
+    """What times the kernels, one after the other: each with the tiles that it has."""
+
+    def __init__(
+        self,
+        plans: Mapping[str, Plan],
+        target: Target,
+        layers: Mapping[str, Sequence[Shape]],
+    ) -> None:
+        self.plans, self.target, self.device = plans, target, Gpu()
+        self.layers = {
+            name: {Layer(*shape[1:]) for shape in its} for name, its in layers.items()
+        }
+
+    def of(self, name: str) -> Trial:
+        """That of a kernel."""
+        return Trial(self.plans[name], self.target, self.device)
+
+    def race(self, trial: Trial, shape: Shape) -> Mapping[Tile, float]:
+        """The times at a shape; of a layer also that of the tile that calls take."""
+        name = trial.plan.name
+        if Layer(*shape[1:]) not in self.layers.get(name, ()):
+            return trial.race(shape)
+        usual = otherwise(self.plans[name], shape, self.target).tile
+        return trial.race(shape, [usual])
+
+
 def _lead(
-    team: Team,
-    plans: Mapping[str, Plan],
-    target: Target,
-    file: Growing,
-    on_left_out: OnDone | None,
+    team: Team, trials: _Trials, file: Growing, on_left_out: OnDone | None
 ) -> None:
     """Time what is missing, with the others, and decide kernel by kernel."""
-    device = Gpu()
     tasks = team.share(file.missing)
     decided = dict(file.tuning.kernels)
     for name in file.wanted:
-        trial = Trial(plans[name], target, device)
+        trial, plan = trials.of(name), trials.plans[name]
         for shape in (shape for kernel, shape in tasks if kernel == name):
-            file.add(Found(name, shape, trial.race(shape), {}))
+            file.add(Found(name, shape, trials.race(trial, shape), {}))
             file.add(*team.arrived())
         while file.lacks(name):
             team.rest()
             file.add(*team.arrived())
-        times = file.times(name)
+        times, layers = file.times(name), file.layers(name)
         # By the kernels up to this one: what others have sent of later ones is chance.
-        decided[name] = Measured((), (), times)
-        costs = costed_as(trial.plan.product) in kinds(plans, target, decided)
-        decided[name] = measured(plans[name], target, times, costs)
+        decided[name] = Measured((), (), times, layers)
+        known = kinds(trials.plans, trials.target, decided)
+        costs = costed_as(plan.product) in known
+        decided[name] = measured(plan, trials.target, times, layers, costs)
         file.write(name, decided[name])
         _tell(on_left_out, name, {**file.left_out.get(name, {}), **trial.left_out})
 
 
-def _help(team: Team, plans: Mapping[str, Plan], target: Target) -> None:
+def _help(team: Team, trials: _Trials) -> None:
     """Time what the first process leaves to this one."""
-    device = Gpu()
     for name, tasks in groupby(team.share(()), itemgetter(0)):
-        trial = Trial(plans[name], target, device)
+        trial = trials.of(name)
         for _, shape in tasks:
-            team.send(Found(name, shape, trial.race(shape), trial.left_out))
+            times = trials.race(trial, shape)
+            team.send(Found(name, shape, times, trial.left_out))
 
 
 def _tell(on_left_out: OnDone | None, name: str, left_out: Mapping[Tile, str]) -> None:
@@ -137,11 +176,46 @@ def _target() -> Target:
     raise EnvironmentMissing(f"tune knows no target like this GPU's, sm_{here}")
 
 
+def _given(
+    plans: Mapping[str, Plan],
+    file: Path | None,
+    layers: Mapping[str, Sequence[Shape]],
+) -> dict[str, tuple[Shape, ...]]:
+    """The shapes that files name for kernels, or some that models have."""
+    if file:
+        given = shapes.read(file, plans)
+    else:
+        given = {} if layers else dict.fromkeys(plans, DEFAULT_SHAPES)
+    for name, its in layers.items():
+        rungs = (shape for layer in its for shape in ladder(layer))
+        given[name] = (*given.get(name, ()), *rungs)
+    return given
+
+
+def _begun(
+    before: Tuning,
+    target: Target,
+    made: Mapping[str, str],
+    wanted: Collection[str],
+    layers: Mapping[str, Sequence[Shape]],
+) -> Tuning:
+    """The tuning file as it is now made, with the layers of the wanted kernels."""
+    kernels = dict(before.kernels)
+    for name, its in layers.items():
+        if name in wanted:
+            was = kernels.get(name, Measured((), (), {}))
+            new = {Layer(*shape[1:]): () for shape in its}
+            kernels[name] = replace(was, layers={**new, **was.layers})
+    return replace(before, target=target.name, made=made, kernels=kernels)
+
+
 def _wanted(
-    plans: Mapping[str, Plan], target: Target, file: Path | None, only: str | None
+    given: Mapping[str, tuple[Shape, ...]],
+    plans: Mapping[str, Plan],
+    target: Target,
+    only: str | None,
 ) -> dict[str, tuple[Shape, ...]]:
     """The shapes of each kernel whose tiles are free and that is for this GPU."""
-    given = shapes.read(file, plans) if file else dict.fromkeys(plans, DEFAULT_SHAPES)
     wanted = {
         name: its_shapes
         for name, its_shapes in given.items()
@@ -158,13 +232,20 @@ def _wanted(
 
 
 def _known(
-    before: Tuning, made: Mapping[str, str], name: str, again: Collection[Shape]
-) -> dict[Shape, Mapping[Tile, float]]:
-    """What an earlier run on the same GPU and versions measured, less some shapes."""
-    same = all(
-        str(before.made.get(key)) == made[key]
-        for key in ("gpu", "driver", "torch", "triton")
-    )
-    measured = before.kernels.get(name)
-    times = measured.times if same and measured else {}
-    return {shape: each for shape, each in times.items() if shape not in again}
+    before: Tuning,
+    made: Mapping[str, str],
+    wanted: Mapping[str, Collection[Shape]],
+    fresh: bool,
+) -> dict[str, dict[Shape, Mapping[Tile, float]]]:
+    """What an earlier run on the same GPU and versions measured of these kernels.
+
+    If `fresh`, less what is wanted.
+    """
+    kept = ("gpu", "driver", "torch", "triton")
+    same = all(str(before.made.get(key)) == made[key] for key in kept)
+    known: dict[str, dict[Shape, Mapping[Tile, float]]] = {name: {} for name in wanted}
+    for name in (name for name in wanted if same and name in before.kernels):
+        again = wanted[name] if fresh else ()
+        times = before.kernels[name].times.items()
+        known[name] = {shape: each for shape, each in times if shape not in again}
+    return known

@@ -14,7 +14,7 @@ from gemmgen.base.errors import EnvironmentMissing
 from gemmgen.base.processes import Processes, started
 from gemmgen.measurement.gpu import choose
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.tile_text import format_tile, parse_tile
+from gemmgen.select.tuned.tile_text import format_tile, parse_tile
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import Shape
 

@@ -3,7 +3,7 @@
 import atexit
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -22,7 +22,7 @@ from gemmgen.schedules import SCHEDULES, described
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
-from gemmgen.select.tile_text import format_tile
+from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.candidates import AS_SLOW, KEPT, at_shape, candidates
 from gemmgen.verification.example import subject
@@ -50,12 +50,16 @@ class Trial:
         self.left_out: dict[Tile, str] = {}
         self.rows = dict(zip(self.tiles, self.module.TILES, strict=True))
 
-    def race(self, shape: Shape) -> Mapping[Tile, float]:
-        """Seconds of the tiles that the model thinks best, all with right results."""
+    def race(self, shape: Shape, usual: Collection[Tile] = ()) -> Mapping[Tile, float]:
+        """Seconds of the tiles that the model thinks best, all with right results.
+
+        Those of `usual` ones too, whatever they take.
+        """
         given = problem(self.plan, shape, self.device.kind)
         outs = given.outputs()
         able = self._able(given, outs)
         tiles = at_shape(self.tiles, self.plan, shape, self.target, able)
+        tiles = [*dict.fromkeys([*usual, *tiles])]
         calls = {tile: self._call(tile, given, outs) for tile in tiles}
         working = self._compiled(calls, aligned=len(able) == len(SCHEDULES))
         right = self._right(working, given, outs)
@@ -67,6 +71,7 @@ class Trial:
         best = sorted(first, key=lambda tile: first[tile].median)
         slow = AS_SLOW * first[best[0]].median
         kept = [tile for tile in best[:KEPT] if first[tile].median <= slow]
+        kept += [tile for tile in usual if tile in first and tile not in kept]
         final = race(
             {tile: right[tile] for tile in kept[:_FINALISTS]},
             self.device,

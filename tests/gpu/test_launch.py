@@ -83,7 +83,7 @@ def compiled(module) -> int:
 def test_new_sizes_compile_few_kernels(generated) -> None:
     """Those whose kinds differ, which `gemmgen list --compile-keys` lists too."""
     module, expected = importlib.import_module("generated.gemm_nt_fp16"), set()
-    kind = importlib.import_module("generated._runtime.packed").kind
+    kind = importlib.import_module("generated._runtime.packed").compile_key
     draw = random.Random(0)
     for _ in range(200):
         m, n, k = (draw.choice([1, 3, 16, 31, 64, 100, 128, 333]) for _ in "mnk")

@@ -105,7 +105,7 @@ def test_opcheck_passes(name: str) -> None:
         "linear_gelu_aux": [(2, 20, 64), (48, 64), (48,)],
         "linear_scales": [(2, 20, 64), (48, 64), (2, 20), (48,)],
     }
-    asked = launcher.operator.asked
+    asked = launcher.operator.requested
     arguments = [
         torch.randn(shape, device="cuda").to(asked[argument][1])
         for argument, shape in zip(launcher.operator.names, shapes[name], strict=True)

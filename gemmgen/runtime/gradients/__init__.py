@@ -1,1 +1,1 @@
-"""What kernels share that have gradients: their entry into autograd."""
+"""What kernels share that have gradients: what they are to autograd."""

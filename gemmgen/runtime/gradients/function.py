@@ -1,26 +1,24 @@
-"""Launchers that autograd can differentiate.
-
-A launcher enters autograd only where a gradient is asked for; any other call does not
-know of it.
-"""
+"""Launchers that autograd can differentiate; other calls do not come here."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from ..support import transformed
+from ..checks import refuse_out
+from ..support import in_transform
 
 
 class Gradient:
     """The backward of a launcher, whose name `kernel` begins each error.
 
-    The launcher returns so many `results`. `saves` gives what of its inputs and results
-    `backward` needs: tensors, then so many `numbers`. A `forward` returns further
-    values after the results for it; without one the launcher is called.
-    `backward(saved, grads, needs)` gives the gradients of all inputs, None for those
-    that are not among `needs`.
+    `results` counts the launcher's results. `saves` returns what `backward` needs of
+    inputs and results: tensors, then `numbers` numbers. A `forward` is called in place
+    of the launcher, and returns further values after the results, for `saves`.
+    `backward(saved, grads, needs)` returns the gradients of all inputs, None where
+    `needs` says that nobody needs one.
     """
 
     def __init__(
@@ -40,63 +38,60 @@ class Gradient:
         self.numbers = numbers
 
     def asked(self, inputs: Sequence[Any]) -> bool:
-        """Return whether somebody wants the gradient of an input."""
-        return torch.is_grad_enabled() and any(map(learns, inputs))
+        """Return whether a call needs a gradient."""
+        return torch.is_grad_enabled() and any(map(requires_grad, inputs))
 
     def call(self, launcher: Any, names: Sequence[str], inputs: Any, out: Any) -> Any:
-        """Return what the launcher returns, for autograd to differentiate.
-
-        Raise ValueError for given memory, whose history autograd would not know.
-        """
+        """Return results that autograd can differentiate; ValueError for `out`."""
         if out is not None:
-            name = next(n for n, one in zip(names, inputs, strict=True) if learns(one))
-            refuse_out(self.kernel, name)
+            named = zip(names, inputs, strict=True)
+            refuse_out(self.kernel, next(n for n, one in named if requires_grad(one)))
         return self.apply(self.forward or launcher, inputs)
 
     def apply(self, launcher: Any, inputs: Sequence[Any]) -> Any:
-        """Return what a launcher, the `forward` if there is one, does in a graph."""
-        if not transformed():
+        """Call a launcher, or the `forward`, as a node of autograd's graph."""
+        if not in_transform():
             return Differentiable.apply(self, launcher, *inputs)
-        # As a level of torch.func enters the functions that it has taken apart: the
-        # operators that this one calls go down to the next level by themselves.
+        # torch.func enters its own functions so: the operators that the launcher calls
+        # reach the next level by themselves.
         with torch._functorch.utils.enable_single_level_autograd_function():
             return entered(self, launcher, *inputs)
 
     def repeat(self, launcher: Any, inputs: Sequence[Any]) -> Any:
-        """Do so outside of torch.func, for plain tensors: in half the time."""
+        """Do the same outside of torch.func, for plain tensors, in half the time."""
         return entered(self, launcher, *inputs)
 
 
 class Differentiable(torch.autograd.Function):  # type: ignore[misc]
-    """A call of a launcher in a graph of autograd."""
+    """A call of a launcher as a node of autograd's graph."""
 
     @staticmethod
     def forward(ctx: Any, gradient: Gradient, launcher: Any, *inputs: Any) -> Any:
         """Launch, and save what the backward needs."""
-        made = launcher(*inputs)
-        if not isinstance(made, tuple):
-            made = (made,)
-        saved = gradient.saves(*inputs, *made)
+        results = launcher(*inputs)
+        if not isinstance(results, tuple):
+            results = (results,)
+        saved = gradient.saves(*inputs, *results)
         tensors = len(saved) - gradient.numbers
         ctx.save_for_backward(*saved[:tensors])
         ctx.set_materialize_grads(False)
         if gradient.results == 1:
-            ctx.told = gradient, saved[tensors:], (), transformed()
-            return made[0]
-        results = made[: gradient.results]
-        likes = [(one.shape, one.dtype) for one in results]
-        ctx.told = gradient, saved[tensors:], likes, transformed()
+            ctx.call = gradient, saved[tensors:], (), in_transform()
+            return results[0]
+        results = results[: gradient.results]
+        types = [(one.shape, one.dtype) for one in results]
+        ctx.call = gradient, saved[tensors:], types, in_transform()
         return results
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         """Return the gradients of the inputs that need them.
 
-        Raise RuntimeError where these are to be differentiated again: a term of a
-        second derivative would be missing, and nobody would know. torch.func always
-        says so; there it is raised when somebody does.
+        Raises RuntimeError if these are to be differentiated again, since terms of the
+        second derivative would be missing. torch.func always prepares for that: there
+        it is raised only if somebody does differentiate again.
         """
-        gradient, numbers, likes, functional = ctx.told
+        gradient, numbers, types, functional = ctx.call
         again = torch.is_grad_enabled()
         if again and not functional:
             raise RuntimeError(
@@ -106,41 +101,38 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         if all(grad is None for grad in grads):
             return (None,) * len(ctx.needs_input_grad)
         needs = ctx.needs_input_grad[2:]
-        every = filled(grads, likes) if likes else grads
-        given = [one.resolve_neg() for one in every]  # for kernels read what is stored
+        every = filled(grads, types) if types else grads
+        given = [one.resolve_neg() for one in every]  # kernels read what is stored
         saved = [*ctx.saved_tensors, *numbers]
         if not functional:
             ctx.maybe_clear_saved_tensors()  # not if the graph is retained
         if not again:
-            return None, None, *gradient.backward(handed_over(saved), given, needs)
+            return None, None, *gradient.backward(drained(saved), given, needs)
         with torch.no_grad():
             made = gradient.backward(saved, given, needs)
         sources = *given, *ctx.saved_tensors
-        last = [
-            one if one is None else Last.apply(gradient.kernel, one, *sources)
-            for one in made
-        ]
+        once = partial(OnceDifferentiable.apply, gradient.kernel)
+        last = [None if one is None else once(one, *sources) for one in made]
         return None, None, *last
 
 
-# The entry of functions into autograd, behind what each has to be asked once: whether
-# torch.func is about.
+# The entry into autograd below the check for torch.func.
 entered: Callable[..., Any] = super(torch.autograd.Function, Differentiable).apply
 
 
-class Last(torch.autograd.Function):  # type: ignore[misc]
-    """A gradient that was computed from `sources`, with no derivative of its own."""
+class OnceDifferentiable(torch.autograd.Function):  # type: ignore[misc]
+    """A gradient that was computed from `sources` and has no derivative itself."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(kernel: str, made: torch.Tensor, *sources: torch.Tensor) -> Any:
-        """Return it as it is."""
+        """Return the gradient."""
         return made.view_as(made)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        """Keep whose it is."""
+        """Keep the kernel's name."""
         ctx.kernel = inputs[0]
 
     @staticmethod
@@ -149,51 +141,40 @@ class Last(torch.autograd.Function):  # type: ignore[misc]
         raise RuntimeError(f"{ctx.kernel} has no second derivative")
 
 
-def learns(value: Any) -> bool:
-    """Return whether a value is a tensor whose gradient somebody wants."""
+def requires_grad(value: Any) -> bool:
+    """Return whether a value is a tensor that requires a gradient."""
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def handed_over(values: list[Any]) -> Iterator[Any]:
-    """Return values one by one, each held by nobody here once it was returned.
-
-    So whoever takes what was saved for a backward may free it before the end.
-    """
+def drained(values: list[Any]) -> Iterator[Any]:
+    """Yield values, and drop each, so that a backward can free it before the end."""
     while values:
         yield values.pop(0)
 
 
-def refuse_out(kernel: str, name: str) -> None:
-    """Raise ValueError for given memory, whose history autograd would not know."""
-    raise ValueError(
-        f"{kernel}: {name} must not require a gradient where out is given: leave that "
-        "away, or call under torch.no_grad()"
-    )
+def filled(grads: Sequence[Any], types: Sequence[Any]) -> list[torch.Tensor]:
+    """Return gradients with zeros for None, by the shapes and dtypes of results.
 
-
-def filled(grads: Sequence[Any], likes: Sequence[Any]) -> list[torch.Tensor]:
-    """Return gradients of results like these, with what was left out: zeros, all one.
-
-    They are of the class of those that there are, such as DTensors.
+    Zeros are of the class of the other gradients, such as DTensor.
     """
     some = next(grad for grad in grads if grad is not None)
     return [
         some.new_zeros((), dtype=dtype).expand(shape) if grad is None else grad
-        for grad, (shape, dtype) in zip(grads, likes, strict=True)
+        for grad, (shape, dtype) in zip(grads, types, strict=True)
     ]
 
 
 def main_grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return what the gradient of a tensor is to be added to, if it has that."""
+    """Return the `main_grad` that a tensor's gradient is added to, if it has one."""
     found: torch.Tensor | None = getattr(tensor, "main_grad", None)
     return found
 
 
 def matrix(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a tensor [..., columns] as a matrix, in place if its strides allow it."""
+    """Return a tensor [..., columns] as a matrix, a view if its strides allow it."""
     return tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
 
 
 def shaped(grad: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor | None:
-    """Return a gradient in the shape of what it is the gradient of."""
+    """Return a gradient in the shape of its input."""
     return None if grad is None else grad.view(like.shape)

@@ -1,3 +1,3 @@
-"""Launchers as nn.Modules, and the exchange of torch's own for them."""
+"""Launchers as nn.Modules, and the replacement of nn.Linear by them."""
 
 from .replace import replace_linears as replace_linears

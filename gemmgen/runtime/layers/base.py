@@ -1,4 +1,4 @@
-"""What the nn.Modules of launchers have in common: the parameters of nn.Linear."""
+"""The base class of kernels' nn.Modules, which has the parameters of nn.Linear."""
 
 from typing import Any, ClassVar
 
@@ -7,13 +7,12 @@ from torch import nn
 
 
 class KernelLinear(nn.Linear):  # type: ignore[misc]
-    """An nn.Linear whose product, and what becomes of it, is a launcher's.
+    """An nn.Linear whose forward is a launcher, the `kernel`.
 
-    Whether there is a bias the `kernel` decides: a `bias` that says otherwise raises
-    ValueError. `dtype` is that of the parameters; without one, or with the weight's,
-    each has the type that the kernel takes. Others are for torch.autocast. `state_dict`
-    and `reset_parameters` are nn.Linear's. Training takes a kernel with `grad: true`;
-    any other raises the launcher's error where a parameter requires a gradient.
+    The kernel decides whether there is a bias; a `bias` that disagrees raises
+    ValueError. By default, or if `dtype` is the weight's, parameters have the dtypes
+    that the kernel takes; another `dtype` is for torch.autocast. Training needs a
+    kernel with `grad: true`: others refuse parameters that require a gradient.
     """
 
     bias: Any
@@ -21,7 +20,7 @@ class KernelLinear(nn.Linear):  # type: ignore[misc]
     weight_type: ClassVar[torch.dtype]
     bias_type: ClassVar[torch.dtype | None]
     activation: ClassVar[str | None]
-    """What becomes of nn.Linear's result x, None if a call is not that alone."""
+    """The epilogue as a function of nn.Linear's result x; None if it is more."""
 
     def __init__(
         self,
@@ -43,21 +42,21 @@ class KernelLinear(nn.Linear):  # type: ignore[misc]
     @classmethod
     def of(cls, linear: nn.Linear) -> "KernelLinear":
         """Return a module with an nn.Linear's parameters, shared and not copied."""
-        made = cls(linear.in_features, linear.out_features, device="meta")
-        made.weight, made.bias = linear.weight, linear.bias
-        for name, one in vars(linear).items():
-            made.__dict__.setdefault(name, one)
-        return made.train(linear.training)
+        module = cls(linear.in_features, linear.out_features, device="meta")
+        module.weight, module.bias = linear.weight, linear.bias
+        for name, value in vars(linear).items():
+            module.__dict__.setdefault(name, value)
+        return module.train(linear.training)
 
     @classmethod
     def why_not(cls, linear: nn.Linear) -> str:
-        """Return what keeps it from taking an nn.Linear's place, empty if nothing."""
+        """Return why it cannot replace an nn.Linear; empty if it can."""
         for name in ("weight", "bias"):
             one, wanted = getattr(linear, name), getattr(cls, f"{name}_type")
             found = None if one is None else one.dtype
             if found != wanted:
                 return f"{name} is {found}, not {wanted}"
-        learns = linear.training and linear.weight.requires_grad
-        if learns and cls.kernel.gradient is None:
+        trained = linear.training and linear.weight.requires_grad
+        if trained and cls.kernel.gradient is None:
             return "it is in training, for which the kernel needs grad: true"
         return ""

@@ -1,7 +1,7 @@
-"""Styles for parallelize_module: modules of kernels, cut by columns or by rows.
+"""Styles of parallelize_module for kernels' modules, by columns or by rows.
 
-torch's own do for a module that takes one tensor, and pass no further ones on. Whoever
-imports this imports torch.distributed.tensor, which takes a second.
+Unlike torch's own they pass on more than one tensor. The import of this module takes a
+second, for torch.distributed.tensor.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,17 +26,17 @@ from .base import KernelLinear
 
 
 class KernelParallel(ParallelStyle):  # type: ignore[misc]
-    """A module of a kernel, cut `along` an axis of its product.
+    """A kernel's module, cut `along` an axis of its product.
 
-    `input_layouts` says how the plain tensors of a call are laid out: the placement of
-    x, or one for each argument that calls bring, in their order. Where it says nothing,
-    x is cut as the product is, and an operand is the same everywhere; what is a DTensor
-    knows it. Results get `output_layouts`, and are plain tensors if `use_local_output`.
+    `input_layouts` is the placement of x, or one for each argument of a call, in order;
+    DTensors have theirs. By default x is cut as the product needs it, and operands are
+    replicated. Results get `output_layouts`, and are plain tensors if
+    `use_local_output`.
     """
 
     along: ClassVar[str]
     result: ClassVar[Placement]
-    """What results are laid out as by default."""
+    """The default of `output_layouts`."""
 
     def __init__(
         self,
@@ -52,35 +52,35 @@ class KernelParallel(ParallelStyle):  # type: ignore[misc]
         self.use_local_output = use_local_output
 
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
-        """Cut a module's parameters, and what comes and goes at each call."""
+        """Cut a module's parameters, and hook into its calls."""
         if not isinstance(module, KernelLinear):
             kind, own = type(module).__name__, type(self).__name__
             raise TypeError(
                 f"{own}: {kind} is no module of a kernel; use torch's style"
             )
-        entered = partial(self.entered, device_mesh)
-        module.register_forward_pre_hook(entered, with_kwargs=True)
-        module.register_forward_hook(self.left)
+        prepare_inputs = partial(self.prepare_inputs, device_mesh)
+        module.register_forward_pre_hook(prepare_inputs, with_kwargs=True)
+        module.register_forward_hook(self.prepare_outputs)
         return distribute_module(module, device_mesh, self.partition)
 
     def partition(self, _: str, module: Any, mesh: DeviceMesh) -> None:
         """Cut the parameters of a module."""
-        for name, argument in held(module).items():
+        for name, argument in parameters_of(module).items():
             whole = getattr(module, name)
             made = distribute_tensor(
                 whole.data,
                 mesh,
-                [self.placed(axes_of(module)[argument])],
+                [self.placement(axes_of(module)[argument])],
                 src_data_rank=self.src_data_rank,
             )
             setattr(module, name, nn.Parameter(made, whole.requires_grad))
 
-    def entered(
+    def prepare_inputs(
         self, mesh: DeviceMesh, module: Any, given: Sequence, named: Mapping[str, Any]
     ) -> tuple[Sequence, Mapping[str, Any]]:
-        """Return the arguments of a call, by name, as the DTensors that it takes."""
+        """Return the arguments of a call, by name, as the DTensors that it needs."""
         axes = axes_of(module)
-        names = [name for name in axes if name not in held(module).values()]
+        names = [name for name in axes if name not in parameters_of(module).values()]
         values = {**dict(zip(names, given, strict=False)), **named}
         leading = values[names[0]].ndim - 1 if names[0] in values else 1
         layouts = dict(zip(names, self.input_layouts, strict=False))
@@ -88,7 +88,7 @@ class KernelParallel(ParallelStyle):  # type: ignore[misc]
             one = values.get(name)
             if not isinstance(one, Tensor):
                 continue
-            wanted = self.placed(axes[name], leading)
+            wanted = self.placement(axes[name], leading)
             if not isinstance(one, DTensor):
                 usual = wanted if name == names[0] else Replicate()
                 layout = [layouts.get(name) or usual]
@@ -96,8 +96,8 @@ class KernelParallel(ParallelStyle):  # type: ignore[misc]
             values[name] = one.redistribute(placements=[wanted], async_op=True)
         return given[len(names) :], values
 
-    def left(self, module: nn.Module, given: Any, returned: Any) -> Any:
-        """Return results, one or several, as they are wanted."""
+    def prepare_outputs(self, module: nn.Module, given: Any, returned: Any) -> Any:
+        """Return one or several results with the wanted placement."""
         made = [
             one.redistribute(placements=[self.output_layouts], async_op=True)
             for one in several(returned)
@@ -106,21 +106,21 @@ class KernelParallel(ParallelStyle):  # type: ignore[misc]
             made = [one.to_local() for one in made]
         return tuple(made) if len(made) > 1 else made[0]
 
-    def placed(self, axes: str, leading: int = 1) -> Placement:
-        """Return how an argument of such axes goes into the product."""
+    def placement(self, axes: str, leading: int = 1) -> Placement:
+        """Return the placement of an argument of these axes."""
         return cut(dims(axes, leading), self.along, Replicate())
 
 
 class ColwiseKernel(KernelParallel):
-    """By columns of the result: those of the weight's rows, and of the bias."""
+    """Cuts the columns of the result: the weight's rows and the bias."""
 
     along, result = "n", Shard(-1)
 
 
 class RowwiseKernel(KernelParallel):
-    """By columns of x, and of the weight; what all compute of them is added up.
+    """Cuts the columns of x and of the weight, and adds up the results.
 
-    A kernel whose epilogue is not linear in the product gathers x and weight instead.
+    Where the epilogue is not linear, x and weight are gathered instead.
     """
 
     along, result = "k", Replicate()
@@ -131,7 +131,7 @@ def axes_of(module: Any) -> Mapping[str, str]:
     return module.kernel.operator.axes.arguments
 
 
-def held(module: Any) -> dict[str, str]:
-    """Return the names of a module's parameters, and the arguments that they are."""
+def parameters_of(module: Any) -> dict[str, str]:
+    """Return the argument of the kernel that each of a module's parameters is."""
     _, weight, *_ = axes_of(module)
     return {"weight": weight} | ({} if module.bias is None else {"bias": "bias"})

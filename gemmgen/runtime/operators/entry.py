@@ -1,4 +1,4 @@
-"""What torch's dispatcher calls of an operator, whatever that computes."""
+"""What torch's dispatcher calls of any operator."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -6,45 +6,45 @@ from typing import Any
 import torch
 
 from ..checks import check_gradient
-from ..support import DUAL, is_wrapped, moded, transformed
+from ..support import DUAL, in_mode, in_transform, is_wrapped
 from .registry import Slot
 from .sharding import Axes, shard
 
 
 class Entry:
-    """An operator without derivatives; `launch` and `fake` are to be defined."""
+    """An operator without derivatives; subclasses define `launch` and `fake`."""
 
     launch: Callable[..., Any]
-    """Compute the results."""
+    """Return the results."""
     fake: Callable[..., Any]
-    """Return them without memory."""
+    """Return results without memory."""
 
     def __init__(self, slot: Slot, kernel: str, axes: Axes) -> None:
-        """Speak for what is called `kernel`."""
+        """Take over a slot; errors begin with the name `kernel`."""
         self.slot, self.overload, self.kernel = slot, slot.overload, kernel
         self.axes = axes
         self.names = [one.name for one in self.overload._schema.arguments]
 
-    def graded(self, keys: Any, *inputs: Any) -> Any:
-        """Compute what gradients are asked of, or refuse; else launch."""
+    def autograd(self, keys: Any, *inputs: Any) -> Any:
+        """Launch, or differentiate; this is the operator's kernel for autograd."""
         tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
         if DUAL._current_level >= 0:
             self.refuse_tangents(inputs)
         if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
-            return self.differentiated(keys, *inputs)
-        away = moded() or transformed() or tensors[0].is_meta
-        if not (away or any(is_wrapped(one) or one.is_neg() for one in tensors)):
-            return self.launch(*inputs)  # another turn would cost as much again
-        return self.below(keys, *inputs)
+            return self.differentiate(keys, *inputs)
+        redirected = in_mode() or in_transform() or tensors[0].is_meta
+        if not (redirected or any(is_wrapped(t) or t.is_neg() for t in tensors)):
+            return self.launch(*inputs)  # dispatching again would cost as much again
+        return self.below_autograd(keys, *inputs)
 
-    def below(self, keys: Any, *inputs: Any) -> Any:
-        """Call what comes after autograd: the next mode or level, or the launch."""
+    def below_autograd(self, keys: Any, *inputs: Any) -> Any:
+        """Dispatch below autograd: to the next mode or level, or to the launch."""
         shard(self.slot)
         with torch._C._AutoDispatchBelowAutograd():
             after = keys & torch._C._after_autograd_keyset
             return self.overload.redispatch(after, *inputs)
 
-    def differentiated(self, keys: Any, *inputs: Any) -> Any:
+    def differentiate(self, keys: Any, *inputs: Any) -> Any:
         """Raise ValueError for an input that requires a gradient."""
         for name, one in self.tensors(inputs):
             check_gradient(self.kernel, name, one)
@@ -59,47 +59,47 @@ class Entry:
                 )
 
     def tensors(self, inputs: Sequence[Any]) -> Iterator[tuple[str, torch.Tensor]]:
-        """Return those of the inputs, with their names."""
+        """Yield the names and values of tensors among the inputs."""
         for name, one in zip(self.names, inputs, strict=True):
             if isinstance(one, torch.Tensor):
                 yield name, one
 
     def batched(self, info: Any, dims: Sequence[Any], *inputs: Any) -> Any:
-        """Compute item by item for torch.vmap; results are stacked in front."""
+        """Compute item by item for torch.vmap; stack results along a first axis."""
         each = list(zip(inputs, dims, strict=True))
-        every = [
-            self.overload(*(item(one, dim, at) for one, dim in each))
-            for at in range(info.batch_size)
+        results = [
+            self.overload(*(item(one, dim, i) for one, dim in each))
+            for i in range(info.batch_size)
         ]
-        if isinstance(every[0], torch.Tensor):
-            return torch.stack(every), 0
-        kind = type(every[0])
-        made = kind(map(torch.stack, zip(*every, strict=True)))
-        return made, kind([0] * len(made))
+        if isinstance(results[0], torch.Tensor):
+            return torch.stack(results), 0
+        kind = type(results[0])
+        stacked = kind(map(torch.stack, zip(*results, strict=True)))
+        return stacked, kind([0] * len(stacked))
 
 
-def item(one: Any, dim: Any, at: int) -> Any:
-    """Return one item of what torch.vmap was given, which may be the same for all."""
-    mapped = isinstance(one, torch.Tensor) and dim is not None
-    return one.select(dim, at) if mapped else one
+def item(value: Any, dim: Any, i: int) -> Any:
+    """Return item i of an argument of torch.vmap, which may be the same for all."""
+    mapped = isinstance(value, torch.Tensor) and dim is not None
+    return value.select(dim, i) if mapped else value
 
 
 def define(slot: Slot) -> Callable[[str], Callable[..., Any]]:
-    """Tell torch what a new operator does, whichever `Entry` it will have.
+    """Implement a new operator in torch by the methods of its slot's `Entry`.
 
-    Returns what makes a function that calls a method of that.
+    Returns a function that makes a function of a method's name.
     """
     name, library = slot.name, slot.library
 
-    def call(what: str) -> Callable[..., Any]:
-        return lambda *inputs: getattr(slot.operator, what)(*inputs)
+    def call(method: str) -> Callable[..., Any]:
+        return lambda *inputs: getattr(slot.operator, method)(*inputs)
 
     def fake(*inputs: Any) -> Any:
-        shard(slot)  # in inference mode DTensor asks for results before all else
+        shard(slot)  # in inference mode DTensor asks for results first
         return slot.operator.fake(*inputs)
 
     library.impl(name, call("launch"), "CompositeExplicitAutograd")
-    library.impl(name, call("graded"), "Autograd", with_keyset=True)
+    library.impl(name, call("autograd"), "Autograd", with_keyset=True)
     torch.library.register_fake(name, fake, lib=library)
     torch.library.register_vmap(name, call("batched"), lib=library)
     return call

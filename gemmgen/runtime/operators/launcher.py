@@ -1,11 +1,10 @@
-"""What the file of a launcher is written with: its decorator, and what that needs."""
+"""What the file of a launcher imports: the decorator `launcher`, checks, launches."""
 
 from collections.abc import Callable, Collection
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from ..checks import Checks
 from ..dispatch import Launches
-from ..gradients.function import Gradient
 from ..launch_cache import Cached, launch_cache
 from ..support import rows
 from .operator import torch_operator
@@ -19,19 +18,15 @@ R = TypeVar("R", covariant=True)
 def launcher(
     launches: Launches,
     *by_row: str,
-    gradient: Gradient | None = None,
+    gradient: Any = None,
     linear_in: Collection[str] | None = None,
 ) -> Callable[[Callable[P, R]], Cached[P, R]]:
-    """Return what makes a function a launcher: it remembers its calls.
+    """Return a decorator that gives a launcher a launch cache and an operator.
 
-    Those that torch has to see are made as an operator of torch, which it becomes too.
     `by_row` and `gradient` are those of `launch_cache`, `linear_in` is that of
     `torch_operator`.
     """
     cached = launch_cache(*by_row, gradient=gradient)
     registered = torch_operator(launches, linear_in)
 
-    def launching(function: Callable[P, R]) -> Cached[P, R]:
-        return registered(cached(function))
-
-    return launching
+    return lambda function: registered(cached(function))

@@ -1,10 +1,8 @@
-"""The names of operators, each defined once in a process and never undone.
+"""Operators by name: each is defined once in a process and never removed.
 
-torch keeps no count of who holds an operator: one whose definition was taken back takes
-the process down when a compiled graph calls it. So a name that comes again, as when a
-module is reloaded, gets another launcher and stays as it is defined. Output folders of
-one name, of which each has its own copy of this module, find each other's operators
-in torch.
+A compiled graph that calls a removed operator crashes the process. So the operator of a
+module that is reloaded stays as it is, and calls the new launcher. Output folders of
+one name, each with its own copy of this module, find each other's operators in torch.
 """
 
 import inspect
@@ -17,21 +15,21 @@ from typing import Any, get_args
 
 import torch
 
-MARK = "_gemmgen_slot_1"  # what an operator's slot is called; other slots, another name
-RESERVED = ("aten", "classes", "loaded_libraries", "prim")  # names that torch has
+MARK = "_gemmgen_slot_1"  # the attribute of a slot; renamed if `Slot` changes
+RESERVED = ("aten", "classes", "loaded_libraries", "prim")  # torch's namespaces
 LOCK = threading.Lock()
 
 
 class Slot:
-    """An operator of torch, and what it calls: the launcher that had its name last.
+    """An operator of torch, and the `Entry` that it calls, by a weak reference.
 
-    `file` is the launcher's. A launcher that nobody holds any more is not kept alive.
+    `file` is the launcher's.
     """
 
     def __init__(self, namespace: str, name: str, schema: str, file: str) -> None:
         """Define the operator."""
         self.schema, self.file = schema, file
-        self.sharded: Any = None  # the axes that DTensor was told of, for good
+        self.sharded: Any = None  # the axes that are registered with DTensor
         self.library = torch.library.Library(namespace, "FRAGMENT")
         self.name = f"{namespace}::{name}"
         self.library.define(name + schema, tags=(torch.Tag.pt2_compliant_tag,))
@@ -41,12 +39,12 @@ class Slot:
         setattr(self.overload, MARK, self)
 
     def keep(self, operator: Any) -> None:
-        """Call this one from now on."""
+        """Call this `Entry` from now on."""
         self.found = weakref.ref(operator)
 
     @property
     def operator(self) -> Any:
-        """What is called; RuntimeError if its module is gone."""
+        """The `Entry`; RuntimeError if its module is gone."""
         found = self.found()
         if found is None:
             raise RuntimeError(f"{self.name}: its module is gone; import it again")
@@ -54,11 +52,11 @@ class Slot:
 
 
 def slot_of(function: Any, name: str, schema: str, axes: Any) -> tuple[Slot, bool]:
-    """Return the slot of a function's operator, and whether it was defined just now.
+    """Return the slot of a function's operator, and whether it is new.
 
-    The namespace is the package that the kernel's folder lies in, `a_b` for a.b. Where
-    a file elsewhere has the name already, or the kernel had another schema before, or
-    other `axes` that DTensor remembers, it is the next one of `a_b_2`, `a_b_3`, ….
+    The namespace is the package of the kernel's folder, `a_b` for a.b. If another file
+    has that operator, or if it has another schema or other `axes` in DTensor, it is the
+    next one of `a_b_2`, `a_b_3`, ….
     """
     file = function.__code__.co_filename
     name += "_" * (name == "name")  # which torch calls a namespace's own
@@ -79,7 +77,7 @@ def slot_of(function: Any, name: str, schema: str, axes: Any) -> tuple[Slot, boo
 
 
 def namespaces(module: str) -> Iterator[str]:
-    """Return the names that the namespace of a kernel's module may have, in order."""
+    """Yield the namespaces that a kernel's module may have, in order."""
     package = re.sub(r"\W|^(?=\d)", "_", module.rpartition(".")[0] or module)
     numbered = (f"{package}_{number}" for number in itertools.count(2))
     for one in itertools.chain([package], numbered):
@@ -88,9 +86,9 @@ def namespaces(module: str) -> Iterator[str]:
 
 
 def schema_of(launcher: Callable[..., Any]) -> str:
-    """Return `(Tensor a, Scalar alpha) -> Tensor`, which leaves out `out`.
+    """Return `(Tensor a, Scalar alpha) -> Tensor`, without `out`.
 
-    A number is no `float`, for of that torch compiles each value by itself.
+    Numbers are no `float`, since torch.compile would specialize on each value.
     """
     signature = inspect.signature(launcher)
     arguments = [
@@ -103,5 +101,5 @@ def schema_of(launcher: Callable[..., Any]) -> str:
 
 
 def returned(count: int) -> str:
-    """Return what a schema says of so many results."""
+    """Return a schema's type of so many results."""
     return f"({', '.join(['Tensor'] * count)})" if count > 1 else "Tensor"

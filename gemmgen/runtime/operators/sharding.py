@@ -1,7 +1,7 @@
-"""How torch.distributed.tensor may cut an operator's arguments: rules for DTensor.
+"""Sharding rules of operators for DTensor, made from the axes of their tensors.
 
-They are made of the axes of tensors. DTensor hears of an operator when its first one
-comes: a process that has none does not import what takes a second.
+An operator's rules are registered when its first DTensor comes, since the import of
+torch.distributed.tensor takes a second.
 """
 
 import itertools
@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 
 
 class Axes(NamedTuple):
-    """The axes that an operator's arguments and its results lie along.
+    """The axes of an operator's arguments and results; a number has none.
 
-    A number has none. What is computed for a part of an axis that no result has adds up
-    to the results, if the arguments `linear_in` are addends of their own there; where
-    that is None, it does not.
+    Results of parts of K add up if `linear_in` is not None; it names the operands that
+    are addends of the results, of which each part then takes a part.
     """
 
     arguments: Mapping[str, str]
@@ -24,7 +23,7 @@ class Axes(NamedTuple):
 
 
 def shard(slot: Any) -> None:
-    """Tell DTensor what it may do with a slot's operator, if there is any DTensor."""
+    """Register a slot's operator with DTensor, if that is imported."""
     if slot.sharded is not None or "torch.distributed.tensor" not in sys.modules:
         return
     from torch.distributed.tensor.experimental import register_sharding
@@ -34,16 +33,16 @@ def shard(slot: Any) -> None:
 
 
 def ways(axes: Axes, given: Sequence[Any]) -> Iterator[tuple[list, list]]:
-    """Yield placements of results and arguments that go together, along one mesh axis.
+    """Yield placements of results and arguments along one mesh axis.
 
-    First those that cut nothing. What is given first is a matrix, or the rows of one
-    over any leading sizes, of which each may be cut.
+    The first ones replicate everything. The first argument is a matrix, whose rows may
+    be several leading axes; each of them may be cut.
     """
     from torch.distributed.tensor import Partial, Replicate
 
     leading = given[0].ndim - 1
-    arguments = {name: dims(own, leading) for name, own in axes.arguments.items()}
-    results = [dims(own, leading) for own in axes.results]
+    arguments = {name: dims(along, leading) for name, along in axes.arguments.items()}
+    results = [dims(along, leading) for along in axes.results]
     whole = [Replicate() if own else None for own in arguments.values()]
     yield [Replicate() for _ in results], whole
     for along in dict.fromkeys(itertools.chain(*arguments.values(), *results)):
@@ -61,13 +60,13 @@ def ways(axes: Axes, given: Sequence[Any]) -> Iterator[tuple[list, list]]:
 
 
 def dims(axes: str, leading: int) -> list[Any]:
-    """Return what each dimension of a tensor is: an axis, or a number, of the rows."""
+    """Return the axis of each dimension of a tensor, a number for those of its rows."""
     places = ([*range(leading)] if axis == "m" else [axis] for axis in axes)
     return [*itertools.chain(*places)]
 
 
 def cut(dims: Sequence[Any], along: Any, other: Any) -> Any:
-    """Return where a tensor is cut, or what it is instead; None for a number."""
+    """Return the placement of a tensor: cut, or `other`; None for a number."""
     from torch.distributed.tensor import Shard
 
     if not dims:

@@ -1,1 +1,1 @@
-"""Warp-specialized kernels: roles that pass blocks on in shared memory."""
+"""Warp-specialized kernels: a producer and consumers that share blocks."""

@@ -1,8 +1,8 @@
-"""Shared memory of warp-specialized kernels: blocks, what moves them, barriers.
+"""Shared memory of warp-specialized kernels: buffers, loads and stores, barriers.
 
-A side of a tile may be any multiple of 8: it is the sum of pieces, powers of two, each
-with buffers of its own. Tensor descriptors move pieces in boxes of one size, but the
-last piece where it is smaller, which has a descriptor of its own.
+A side of a tile may be any multiple of 8. It is cut into pieces, powers of two, each
+with buffers of its own. Descriptors move all pieces in boxes of one size, except a last
+piece that is smaller, which has a descriptor of its own.
 """
 
 from triton.experimental import gluon
@@ -20,9 +20,9 @@ reused_of_types = gluon.constexpr_function(reused_buffers)
 
 @gluon.constexpr_function
 def blocks_of(block, count, axis, side):
-    """The shape of so many blocks, maybe of another side along an axis."""
+    """The shape of `count` blocks, whose side along an axis is `side` unless None."""
     if side is not None:
-        block = [side if at == axis else own for at, own in enumerate(block)]
+        block = [side if dim == axis else size for dim, size in enumerate(block)]
     return [count, *block]
 
 
@@ -30,7 +30,7 @@ def blocks_of(block, count, axis, side):
 def buffers(
     desc, COUNT: gl.constexpr, SIDE: gl.constexpr = None, AXIS: gl.constexpr = 0
 ):
-    """Shared memory for COUNT blocks of a descriptor, or of another SIDE."""
+    """COUNT buffers for blocks of a descriptor, or for such blocks of another SIDE."""
     SHAPE: gl.constexpr = blocks_of(desc.block_shape, COUNT, AXIS, SIDE)
     return gl.allocate_shared_memory(desc.dtype, SHAPE, desc.layout)
 
@@ -39,11 +39,11 @@ def buffers(
 def cut_buffers(
     desc, COUNT: gl.constexpr, PIECES: gl.constexpr, AXIS: gl.constexpr = 0
 ):
-    """The same for each of several pieces of a side."""
-    made = ()
+    """COUNT buffers for each piece of a side."""
+    smems = ()
     for i in gl.static_range(len(PIECES)):
-        made += (buffers(desc, COUNT, PIECES[i], AXIS),)
-    return made
+        smems += (buffers(desc, COUNT, PIECES[i], AXIS),)
+    return smems
 
 
 @gluon.jit
@@ -51,7 +51,7 @@ def piece_buffers(
     descs, COUNT: gl.constexpr, SIDE: gl.constexpr, NUM_WGS: gl.constexpr,
     K_MAJOR: gl.constexpr,
 ):  # fmt: skip
-    """Those of a side that wgmma multiplies in pieces."""
+    """COUNT buffers for each piece of the side that consumers share."""
     PIECES: gl.constexpr = pieces_of(SIDE, columns_of(NUM_WGS))
     return cut_buffers(descs[0], COUNT, PIECES, 1 - K_MAJOR)
 
@@ -60,23 +60,23 @@ def piece_buffers(
 def operand_buffers(
     operands, COUNT: gl.constexpr, ROWS: gl.constexpr, SWAP_AB: gl.constexpr
 ):
-    """Those of operands [m, n], each with one for every part that is stored at a time.
+    """Buffers of operands [m, n]: one for each part of a tile, COUNT times.
 
-    A tile that is no transpose is one part, as large as descriptors move it.
+    Without SWAP_AB a tile is one part, as large as its box.
     """
-    made = ()
+    smems = ()
     for i in gl.static_range(len(operands)):
         desc = operands[i][0]
         if SWAP_AB:
-            made += (cut_buffers(desc, COUNT, pieces_of(ROWS, MOST_STORED)),)
+            smems += (cut_buffers(desc, COUNT, pieces_of(ROWS, MOST_STORED)),)
         else:
-            made += ((buffers(desc, COUNT),),)
-    return made
+            smems += ((buffers(desc, COUNT),),)
+    return smems
 
 
 @gluon.constexpr_function
 def reused_by(operands, results):
-    """`reused_buffers` of tensors [m, n], each of which comes as its descriptors."""
+    """`reused_buffers` of operands and results, each given by its descriptors."""
     types = [[descs[0].dtype for descs in each] for each in (operands, results)]
     return reused_of_types(*types)
 
@@ -88,22 +88,24 @@ def count_own(operands, results):
 
 
 @gluon.jit
-def result_buffers(operands, smems, results, COUNT: gl.constexpr, ROWS: gl.constexpr):
-    """Those of results: an operand's, or one for the largest part, which all share."""
+def result_buffers(
+    operands, operand_smems, results, COUNT: gl.constexpr, ROWS: gl.constexpr
+):
+    """Buffers of results: an operand's, or one of the largest part for all parts."""
     REUSED: gl.constexpr = reused_by(operands, results)
-    made = ()
+    smems = ()
     for i in gl.static_range(len(results)):
         if REUSED[i] is None:
             largest = buffers(results[i][0], COUNT, pieces_of(ROWS, MOST_STORED)[0])
-            made += ((largest,),)
+            smems += ((largest,),)
         else:
-            made += (smems[REUSED[i]],)
-    return made
+            smems += (operand_smems[REUSED[i]],)
+    return smems
 
 
 @gluon.jit
 def boxes_of(desc, rest_desc):
-    """The descriptors by which a tensor's pieces are moved: of most, of the last."""
+    """A tensor's descriptors: for most pieces, and for the last if that is smaller."""
     if rest_desc is None:
         return (desc,)
     else:
@@ -112,7 +114,7 @@ def boxes_of(desc, rest_desc):
 
 @gluon.jit
 def box_for(descs, SIDE: gl.constexpr, AXIS: gl.constexpr):
-    """The one that moves a piece of such a side."""
+    """The descriptor that moves a piece of a side SIDE."""
     if descs[0].block_shape[AXIS] > SIDE:
         return descs[1]
     else:
@@ -121,7 +123,7 @@ def box_for(descs, SIDE: gl.constexpr, AXIS: gl.constexpr):
 
 @gluon.jit
 def cut(piece, at: gl.constexpr, SIDE: gl.constexpr, AXIS: gl.constexpr = 0):
-    """A box of a piece, or all of it."""
+    """The box of a piece that begins at `at`, or the whole piece."""
     if piece.shape[AXIS] == SIDE:
         return piece
     else:
@@ -152,7 +154,7 @@ def store_piece(descs, piece, first_m, first_n):
 
 @gluon.jit
 def load_pieces(descs, first, k, bar, smems, stage, AXIS: gl.constexpr):
-    """Load the pieces that a side is the sum of, in these places of their buffers."""
+    """Load all pieces of a side into the buffers of a stage."""
     for i in gl.static_range(len(smems)):
         piece = smems[i].index(stage)
         load_piece(descs, piece, first, k, bar, AXIS)
@@ -160,33 +162,33 @@ def load_pieces(descs, first, k, bar, smems, stage, AXIS: gl.constexpr):
 
 
 @gluon.jit
-def memory_of_bars(COUNT: gl.constexpr):
+def barrier_memory(COUNT: gl.constexpr):
     """Shared memory for COUNT barriers."""
     return gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
 
 
 @gluon.jit
-def bars(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
-    """COUNT barriers, whose phases end when so many have arrived.
+def barriers(COUNT: gl.constexpr, ARRIVALS: gl.constexpr):
+    """COUNT barriers, whose phases end after so many arrivals; not usable if none.
 
-    With no arrivals nobody waits for them, and the compiler gives their memory to
-    others: what was made ready must not be overwritten (PTX ISA, mbarrier.init).
+    The compiler reuses the memory of barriers that nobody waits for, and initialized
+    barriers must not be overwritten (PTX ISA, mbarrier.init).
     """
-    made = memory_of_bars(COUNT)
+    bars = barrier_memory(COUNT)
     if ARRIVALS > 0:
         for i in gl.static_range(COUNT):
-            mbarrier.init(made.index(i), count=ARRIVALS)
-    return made
+            mbarrier.init(bars.index(i), count=ARRIVALS)
+    return bars
 
 
 @gluon.jit
 def ring(COUNT: gl.constexpr, READERS: gl.constexpr):
-    """The barriers of COUNT buffers in turn: each full, each empty for all readers.
+    """The barriers of COUNT stages: full, and empty after READERS arrivals.
 
-    Made ready in pairs, since threads wait for each other between two of one kind.
+    They are initialized in pairs: threads synchronize between two of the same kind.
     """
-    full = memory_of_bars(COUNT)
-    empty = memory_of_bars(COUNT)
+    full = barrier_memory(COUNT)
+    empty = barrier_memory(COUNT)
     for i in gl.static_range(COUNT):
         mbarrier.init(full.index(i), count=1)
         mbarrier.init(empty.index(i), count=READERS)
@@ -195,7 +197,7 @@ def ring(COUNT: gl.constexpr, READERS: gl.constexpr):
 
 @gluon.jit
 def operand_ring(operands, CONSUMERS: gl.constexpr):
-    """Those of a consumer's operands [m, n], which come together, if there are any."""
+    """The barriers of consumers' operands [m, n], which are loaded together, if any."""
     if len(operands) > 0:
         return ring(CONSUMERS, 1)
     else:

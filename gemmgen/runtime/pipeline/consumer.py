@@ -1,7 +1,7 @@
-"""Consumers of warp-specialized kernels: the K loop of a tile, and what follows it.
+"""Consumers of warp-specialized kernels: the K loop of a tile, and its epilogue.
 
-NUM_WGS consumers share a tile; where that is one, two have a tile each (ping-pong), and
-one multiplies while the other finishes its own, for which each has a barrier (order).
+NUM_WGS consumers share a tile. If that is one, two consumers take tiles in turn
+(ping-pong): one multiplies while the other finishes its tile, by `order` barriers.
 """
 
 import triton.language as tl
@@ -14,10 +14,10 @@ from .parts import finish_tile
 from .sums import (
     begin_products,
     finishes_sums,
-    no_sums,
     side,
     sums_of_splits,
     wait_for_products,
+    zero_sums,
 )
 
 
@@ -27,11 +27,7 @@ def tiles_of(
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, NUM_WGS: gl.constexpr,
     CONSUMER: gl.constexpr,
 ):  # fmt: skip
-    """Which tiles are a consumer's: the first, their end, the step to the next.
-
-    NUM_WGS consumers share every tile of the program; where that is one, each of two
-    has every other tile.
-    """
+    """A consumer's tiles as a range: first, end, step."""
     PINGPONG: gl.constexpr = NUM_WGS == 1
     start = tl.program_id(0) + CONSUMER * PINGPONG * tl.num_programs(0)
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
@@ -45,9 +41,9 @@ def multiply(
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
     LEFT_IN_REGISTERS: gl.constexpr, CONSUMER: gl.constexpr,
 ):  # fmt: skip
-    """Sum the K blocks of a consumer's tile, and hand each stage back to the producer.
+    """The K loop of a tile: a sum for each piece of COLUMNS, and the next `k_iter`.
 
-    Returns a sum for each piece of COLUMNS; `k_iter` counts K blocks, `wave` tiles.
+    `k_iter` counts K blocks, `wave` the consumer's tiles.
     """
     a_smem, b_smem, full, empty, order = loads
     left_smem, right_smem = (b_smem, a_smem) if SWAP_AB else (a_smem, b_smem)
@@ -55,7 +51,7 @@ def multiply(
     RIGHT_K_MAJOR: gl.constexpr = A_K_MAJOR if SWAP_AB else B_K_MAJOR
     PINGPONG: gl.constexpr = NUM_WGS == 1
     WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
-    sums = no_sums(ROWS, COLUMNS, NUM_WGS, left_smem.dtype)
+    sums = zero_sums(ROWS, COLUMNS, NUM_WGS, left_smem.dtype)
     SUM: gl.constexpr = sums[0].type.layout if LEFT_IN_REGISTERS else None
     k_blocks = tl.cdiv(K, BLOCK_K)
     if PINGPONG:
@@ -65,7 +61,7 @@ def multiply(
         mbarrier.wait(full.index(stage), (k_iter // STAGES) & 1)
         left = side(left_smem.index(stage * NUM_WGS + WG), LEFT_K_MAJOR, SUM)
         sums = begin_products(left, right_smem, stage, sums, k > 0, RIGHT_K_MAJOR)
-        if LEFT_IN_REGISTERS:  # into which the next block is loaded
+        if LEFT_IN_REGISTERS:  # which the next block overwrites
             sums = wait_for_products(sums, 0)
             mbarrier.arrive(empty.index(stage))
         else:  # the block before this one has been read
@@ -77,7 +73,7 @@ def multiply(
         mbarrier.arrive(empty.index((k_iter + STAGES - 1) % STAGES))
     if PINGPONG:
         mbarrier.arrive(order.index(1 - CONSUMER))
-    return sums, k_iter + PINGPONG * k_blocks  # those of the other consumer
+    return sums, k_iter + PINGPONG * k_blocks  # of the other consumer's tile
 
 
 @gluon.jit
@@ -89,7 +85,7 @@ def consume(
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
     LEFT_IN_REGISTERS: gl.constexpr, CONSUMER: gl.constexpr,
 ):  # fmt: skip
-    """Multiply a consumer's slice of tiles over a split of K; finish the last split."""
+    """Compute a consumer's slice of its tiles, or of a split of their K."""
     WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
     SLICE: gl.constexpr = (BLOCK_N if SWAP_AB else BLOCK_M) // NUM_WGS
     SHARED: gl.constexpr = BLOCK_M if SWAP_AB else BLOCK_N
@@ -102,20 +98,20 @@ def consume(
             loads, K, k_iter, wave, SLICE, SHARED, BLOCK_K, STAGES, NUM_WGS,
             A_K_MAJOR, B_K_MAJOR, SWAP_AB, LEFT_IN_REGISTERS, CONSUMER,
         )  # fmt: skip
-        place = tile * NUM_WGS + WG
-        coming = (operand_full.index(CONSUMER), wave & 1) if len(descs) > 0 else ()
-        if finishes_sums(sums, partials_ptr, counters_ptr, place, SPLIT_K):
-            sums = sums_of_splits(sums, partials_ptr, counters_ptr, place, SPLIT_K)
+        slice_id = tile * NUM_WGS + WG
+        arrival = (operand_full.index(CONSUMER), wave & 1) if len(descs) > 0 else ()
+        if finishes_sums(sums, partials_ptr, counters_ptr, slice_id, SPLIT_K):
+            sums = sums_of_splits(sums, partials_ptr, counters_ptr, slice_id, SPLIT_K)
             first_m = tile_m * BLOCK_M + (1 - SWAP_AB) * WG * SLICE
             first_n = tile_n * BLOCK_N + SWAP_AB * WG * SLICE
             finish_tile(
-                finish_part, given, sums, (descs, smems, coming), results,
+                finish_part, given, sums, (descs, smems, arrival), results,
                 first_m, first_n, M, N, CONSUMER, SWAP_AB,
             )  # fmt: skip
-        elif len(descs) > 0:  # operands come with every split
+        elif len(descs) > 0:  # operands are loaded for every split
             mbarrier.wait(operand_full.index(CONSUMER), wave & 1)
         if len(descs) > 0:
             mbarrier.arrive(operand_empty.index(CONSUMER))
         wave += 1
-    if len(results[0]) > 0:  # which memory must outlive
+    if len(results[0]) > 0:  # stores read shared memory, which must outlive them
         tma.store_wait(0)

@@ -1,8 +1,7 @@
-"""Parts of a tile, as many rows as are stored at a time: what kernels do with them.
+"""Parts of a tile: the rows that are stored at a time, and what kernels do with them.
 
-A `part` has its rows and its columns, each where they begin and the size of that axis;
-then the operands [m, n] and the results, each their descriptors and the part's places
-in shared memory.
+A `part` is a tuple: the first row and M, the first column and N, then the operands
+[m, n] and the results, each with their descriptors and the part's buffers.
 """
 
 from triton.experimental import gluon
@@ -33,43 +32,44 @@ def part_columns(part, acc):
 
 @gluon.jit
 def load_part(part, i: gl.constexpr, acc):
-    """A part of operand number i, in the layout of its sum.
+    """A part of operand i, in the layout of its sum.
 
-    The first one waits until all parts of all of a tile's operands have come.
+    The first load of a tile waits for all parts of all operands.
     """
     _, _, operands, _ = part
-    _, places, coming = operands
-    if i == 0 and len(coming) > 0:
-        bar, phase = coming
+    _, bufs, arrival = operands
+    if i == 0 and len(arrival) > 0:
+        bar, phase = arrival
         mbarrier.wait(bar, phase)
-    return places[i].load(acc.type.layout)
+    return bufs[i].load(acc.type.layout)
 
 
 @gluon.jit
 def store_part(part, values):
-    """Store a part of each result by way of its place in shared memory.
+    """Store a part of each result through its buffer.
 
-    Where an operand was, that is free by now; others may be stored from still.
+    A buffer of an operand is free by now; from any other an earlier store may still
+    read.
     """
     rows, columns, operands, results = part
-    descs, places = results
+    descs, bufs = results
     if count_own(operands[0], descs) > 0:
         tma.store_wait(0)
     for i in gl.static_range(len(values)):
-        places[i].store(values[i])
+        bufs[i].store(values[i])
     hopper.fence_async_shared()
     for i in gl.static_range(len(values)):
-        store_piece(descs[i], places[i], rows[0], columns[0])
+        store_piece(descs[i], bufs[i], rows[0], columns[0])
 
 
 @gluon.jit
-def places_of(smems, PART: gl.constexpr, acc, CONSUMER: gl.constexpr):
-    """A part's places: each in a buffer of its own, or in one that all parts share."""
-    places = ()
+def part_buffers(smems, PART: gl.constexpr, acc, CONSUMER: gl.constexpr):
+    """A part's buffers: its own, or the one that all parts of a tensor share."""
+    bufs = ()
     for i in gl.static_range(len(smems)):
         smem = smems[i][PART if len(smems[i]) > 1 else 0]
-        places += (cut(smem.index(CONSUMER), 0, acc.shape[0]),)
-    return places
+        bufs += (cut(smem.index(CONSUMER), 0, acc.shape[0]),)
+    return bufs
 
 
 @gluon.jit
@@ -77,22 +77,22 @@ def finish_tile(
     finish_part: gl.constexpr, given, sums, operands, results, first_m, first_n, M, N,
     CONSUMER: gl.constexpr, SWAP_AB: gl.constexpr,
 ):  # fmt: skip
-    """Have the kernel finish a consumer's slice of a tile, part by part.
+    """Finish a consumer's slice of a tile, part by part.
 
-    `finish_part` takes a part's sum, the part, and what the kernel has `given`.
+    The kernel's `finish_part` takes a part's sum, the part, and what is `given`.
     """
-    operand_descs, operand_smems, coming = operands
+    operand_descs, operand_smems, arrival = operands
     result_descs, result_smems = results
     parts = parts_of(sums) if SWAP_AB else sums
     for i in gl.static_range(len(parts)):
         acc = parts[i]
-        operand_places = places_of(operand_smems, i, acc, CONSUMER)
+        operand_bufs = part_buffers(operand_smems, i, acc, CONSUMER)
         part = (
             (first_m, M), (first_n, N),
-            (operand_descs, operand_places, coming if i == 0 else ()),
-            (result_descs, places_of(result_smems, i, acc, CONSUMER)),
+            (operand_descs, operand_bufs, arrival if i == 0 else ()),
+            (result_descs, part_buffers(result_smems, i, acc, CONSUMER)),
         )  # fmt: skip
         finish_part(acc, part, *given)
         first_m += acc.shape[0]
     if count_own(operand_descs, result_descs) != len(result_descs):
-        tma.store_wait(0)  # from where operands are to come
+        tma.store_wait(0)  # the producer loads the next operands there

@@ -1,7 +1,7 @@
-"""The producer of warp-specialized kernels: it loads what consumers multiply and add.
+"""The producer of warp-specialized kernels, which loads what consumers need.
 
-K blocks of A and B go into the stages of a ring, operands [m, n] into rooms that each
-consumer has for a tile of its own, all of them when they are empty.
+K blocks of A and B go into the stages of a ring, operands [m, n] of a tile into buffers
+of its consumers; each when the consumers have emptied it.
 """
 
 import triton.language as tl
@@ -17,7 +17,7 @@ from .blocks import load_piece, load_pieces
 def load_parts(
     boxes, first, k, bar, smem, stage, PARTS: gl.constexpr, K_MAJOR: gl.constexpr
 ):
-    """Load a K block of the left side, a part for each consumer that shares it."""
+    """Load a K block of the left side, a slice for each consumer."""
     AXIS: gl.constexpr = 1 - K_MAJOR
     for part in gl.static_range(PARTS):
         at = first + part * boxes[0].block_shape[AXIS]
@@ -26,7 +26,7 @@ def load_parts(
 
 @gluon.constexpr_function
 def bytes_of(descs):
-    """Bytes of an element of each of several tensors, together."""
+    """The bytes of one element of each of several tensors together."""
     return sum(boxes[0].dtype.primitive_bitwidth // 8 for boxes in descs)
 
 
@@ -36,7 +36,7 @@ def load_operands(
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, CONSUMERS: gl.constexpr,
     SWAP_AB: gl.constexpr,
 ):  # fmt: skip
-    """Load each consumer's part of a tile's operands [m, n], when its room is empty."""
+    """Load each consumer's slice of a tile's operands when its buffers are empty."""
     descs, smems, operand_full, operand_empty = operands
     PINGPONG: gl.constexpr = CONSUMERS == 1
     ROWS: gl.constexpr = BLOCK_M if SWAP_AB else BLOCK_M // CONSUMERS
@@ -60,9 +60,9 @@ def produce(
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
 ):  # fmt: skip
-    """Load the K blocks of every tile of this program, each when its stage is empty."""
+    """Load the K blocks of every tile of this program, each into an empty stage."""
     a_boxes, b_boxes, a_smem, b_smem, full, empty = loads
-    first_k = 0 if SPLIT_K == 1 else k_begin  # which the compiler cannot know
+    first_k = 0 if SPLIT_K == 1 else k_begin  # the compiler does not know that 0
     BYTES: gl.constexpr = (BLOCK_M + BLOCK_N) * BLOCK_K * bytes_of((a_boxes,))
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     turn = 0
@@ -75,8 +75,8 @@ def produce(
             bar = full.index(stage)
             mbarrier.wait(empty.index(stage), ((k_iter // STAGES) & 1) ^ 1)
             mbarrier.expect(bar, BYTES)
-            # B last: programs beside this one want the same, which L2 reads once if all
-            # ask together: 1.13 ms against 1.41 (8192x14336x4096 of zeros, H200).
+            # B last: neighbouring programs load the same block, which L2 reads once if
+            # they do so together: 1.13 ms against 1.41 (8192x14336x4096, zeros, H200).
             if SWAP_AB:
                 load_pieces(a_boxes, first_m, k, bar, a_smem, stage, 1 - A_K_MAJOR)
                 load_parts(b_boxes, first_n, k, bar, b_smem, stage, NUM_WGS, B_K_MAJOR)
@@ -84,7 +84,7 @@ def produce(
                 load_parts(a_boxes, first_m, k, bar, a_smem, stage, NUM_WGS, A_K_MAJOR)
                 load_pieces(b_boxes, first_n, k, bar, b_smem, stage, 1 - B_K_MAJOR)
             k_iter += 1
-        # Operands last: a consumer reads them when its sum is done.
+        # Operands last: consumers need them after their K loops.
         if len(operands[0]) > 0:
             load_operands(
                 operands, first_m, first_n, turn, BLOCK_M, BLOCK_N, NUM_WGS, SWAP_AB

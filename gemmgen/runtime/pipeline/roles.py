@@ -1,8 +1,8 @@
-"""The roles of a warp-specialized kernel: what they share, and how they are run.
+"""The roles of a warp-specialized kernel: what they share, and their start.
 
-The producer loads K blocks into the stages of a ring, consumers of four warps each
-multiply them. A stage has two barriers: the producer's loads fill one (full), consumers
-arrive at the other (empty) when they have read it.
+The producer loads K blocks into the stages of a ring, consumers, a warpgroup each,
+multiply them. A stage has two barriers: `full`, which the producer's loads complete,
+and `empty`, at which consumers arrive when they have read it.
 """
 
 from triton.experimental import gluon
@@ -10,7 +10,7 @@ from triton.experimental.gluon import language as gl
 
 from ..device import split_range
 from .blocks import (
-    bars,
+    barriers,
     buffers,
     operand_buffers,
     operand_ring,
@@ -38,10 +38,10 @@ def ring_buffers(
     STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
 ):  # fmt: skip
-    """Shared memory for the K blocks of A and of B, in every stage.
+    """Buffers for the K blocks of A and B in every stage.
 
-    Consumers share the blocks of one side and have slices of the other, the left of
-    their products: that is B if they compute the transpose.
+    Each consumer has a slice of the left side of its products, which is B with SWAP_AB;
+    all share the other side.
     """
     if SWAP_AB:
         a_smem = piece_buffers(a_boxes, STAGES, BLOCK_M, NUM_WGS, A_K_MAJOR)
@@ -53,15 +53,15 @@ def ring_buffers(
 
 @gluon.jit
 def run_consumer(passed, CONSUMER: gl.constexpr):
-    """Run one of the consumers, which differ in their numbers."""
+    """Run one of the consumers."""
     consume(*passed, CONSUMER)
 
 
 @gluon.jit
 def run_roles(consumer, producer, NUM_WGS: gl.constexpr):
-    """Run the roles beside each other. The first has the kernel's own four warps."""
+    """Run the roles concurrently; the first has the kernel's own four warps."""
     if NUM_WGS == 3:
-        gl.warp_specialize([  # roles; warps of the others; their threads' registers
+        gl.warp_specialize([  # roles; warps and registers of all but the first
             (run_consumer, (consumer, 0)),
             (run_consumer, (consumer, 1)),
             (run_consumer, (consumer, 2)),
@@ -84,10 +84,10 @@ def specialize(
     operands, results, A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr,
     SWAP_AB: gl.constexpr = True, LEFT_IN_REGISTERS: gl.constexpr = False,
 ):  # fmt: skip
-    """Compute tiles, or splits of their K, whose parts the kernel's `finish_part` ends.
+    """Compute tiles, or splits of their K, and call `finish_part` for each part.
 
-    Each of A, B, `operands` [m, n] and `results` comes as its descriptors; `given` is
-    what `finish_part` takes beside a part, see `finish_tile`.
+    A, B, each of `operands` [m, n] and of `results` are tuples of descriptors; `given`
+    are further arguments of `finish_part`, see `finish_tile`.
     """
     k_begin, K = split_of_k(K, SPLIT_K, BLOCK_K)
     CONSUMERS: gl.constexpr = NUM_WGS + (NUM_WGS == 1)
@@ -99,7 +99,7 @@ def specialize(
         BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB,
     )  # fmt: skip
     full, empty = ring(STAGES, NUM_WGS)
-    order = bars(CONSUMERS, NUM_WGS == 1)
+    order = barriers(CONSUMERS, NUM_WGS == 1)
     moved = (operands, operand_smems, operand_full, operand_empty)
     run_roles(
         (

@@ -92,8 +92,8 @@ def _once(tile: Tile) -> int:
     return 1
 
 
-def _nothing(m: int, n: int, k: int) -> int:
-    return 0
+def _one_pass(tile: Tile, product: Product, sizes: tuple[int, int, int]) -> int:
+    return 1
 
 
 def _ramp(rates: Rates) -> float:
@@ -110,12 +110,11 @@ class Schedule:
     B), `operands` (those indexed [m, n]) and `results`; all others are pointers.
 
     `splits` says that K may be cut into parts, which meet in a workspace; `persistent`
-    that programs go from tile to tile; `memory_bound` that rows of A go through all of
-    B with no tensor core and no ring, `unrolled` blocks of it loaded at a time. Warps
-    of a `specialized` kernel, which is written in Gluon, have different parts. `unit`
-    is the only unit of a target that it is written for. The model gives it `most_rows`
-    of A, tuning times it with `most_rows_timed`; None: any number. Without `auto` it is
-    for kernels whose spec names it.
+    that programs go from tile to tile; `memory_bound` that a matrix streams through
+    with no tensor core and no ring, `unrolled` blocks of it loaded at a time. Warps of
+    a `specialized` kernel, which is written in Gluon, have different parts. `unit` is
+    the only unit of a target that it is written for. Without `auto` it is for kernels
+    whose spec names it.
     """
 
     name: str
@@ -145,8 +144,6 @@ class Schedule:
     specialized: bool = False
     unit: str | None = None
     auto: bool = True
-    most_rows: int | None = None
-    most_rows_timed: int | None = None
 
     by_pointers: Callable[[str], frozenset[str]] = _none
     """Of products of a kind: what comes through pointers though it is `described`."""
@@ -183,8 +180,9 @@ class Schedule:
     """Seconds that the unit rests between two tiles of an SM."""
     last_epilogues: Callable[[Tile], int] = _once
     """For how many epilogues the last tile of an SM takes."""
-    reads_again: Callable[[int, int, int], int] = _nothing
-    """Elements of A and B that are read from memory beyond once each, for M, N, K."""
+    passes: Callable[[Tile, Product, tuple[int, int, int]], int] = _one_pass
+    """How often a matrix streams through, for M, N, K: more than once is for what has
+    no tensor core to multiply a block with all of the other matrix."""
     ramp: Callable[[Rates], float] = _ramp
     """Seconds that filling and draining memory's queues takes."""
 

@@ -52,7 +52,7 @@ def small_passes(module: ModuleType, on_gpu: bool) -> Iterator[None]:
 
     A GPU keeps their sides: there a case is as large as it takes.
     """
-    passes = subject.runtime(module, "operators.elementwise")
+    passes = subject.runtime(module, "gradients.elementwise")
     tile, grid = passes.TILE, passes.grid
     if not on_gpu:
         tile = tile._replace(m=SMALLEST[0], n=SMALLEST[1])

@@ -36,9 +36,22 @@ def small(variant: Variant) -> Variant:
 
 
 def _block(variant: Variant, m: int, n: int, k: int) -> Block:
-    """A tile; where rows of A stream through B, of one row and fewer columns."""
-    streams = SCHEDULES[variant.schedule].memory_bound
-    return Block(1, n // 8, k) if streams else Block(m, n, k)
+    """A tile; where a matrix streams through, of one row, or column, and few others."""
+    if not _streams(variant):
+        return Block(m, n, k)
+    return Block(n // 8, 1, k) if variant.of_a_column else Block(1, n // 8, k)
+
+
+def _streams(variant: Variant) -> bool:
+    """Whether a matrix streams past a row or a column."""
+    return SCHEDULES[variant.schedule].memory_bound
+
+
+def _sides(plan: Plan, variant: Variant, length: int) -> tuple[int, int]:
+    """M and N: few rows of such a length, one where a matrix streams, or one column."""
+    if variant.of_a_column:
+        return length, 1
+    return 1 if _streams(variant) else few_rows(plan), length
 
 
 def _splits(variant: Variant) -> bool:
@@ -53,23 +66,24 @@ def stretched(plan: Plan, variant: Variant) -> Iterator[tuple[Variant, Case]]:
         case = Case((block.m,), block.n, 4096 + 512)
         yield variant.cut_to(block), numbered(plan, case)
         return
-    streams = SCHEDULES[variant.schedule].memory_bound
-    rows = 1 if streams else few_rows(plan)
+    m, n = _sides(plan, variant, 16)
     deep = variant.cut_to(_block(variant, 16, 16, 256))
     for k in (4096 + 48, 4096 + 512):
-        yield deep, numbered(plan, Case((rows,), 16, k))
+        yield deep, numbered(plan, Case((m,), n, k))
     if not variant.described(plan):
-        long = variant.cut_to(Block(1, 1, 4096))
-        yield long, numbered(plan, Case((1,), 1, _LONG_K))
-    if streams:
-        yield variant.cut_to(Block(1, 16, 64)), numbered(plan, Case((2,), 323, 70))
+        long = _block(variant, 16, 16, 4096)
+        yield variant.cut_to(long), numbered(plan, Case((1,), 1, _LONG_K))
+    if _streams(variant):
+        sixteen = _block(variant, 128, 128, 64)
+        m, n = (323, 2) if variant.of_a_column else (2, 323)
+        yield variant.cut_to(sixteen), numbered(plan, Case((m,), n, 70))
     if variant.parts > 1:
         yield from _in_parts(plan, variant)
-    if _splits(variant) or variant.described(plan):
+    if (_splits(variant) and not _streams(variant)) or variant.described(plan):
         return
-    wide = variant.cut_to(_block(variant, 16, 2**13, 16))
-    yield wide, numbered(plan, Case((rows,), _LONG + 16, 16))
-    if not streams:
+    wide, (m, n) = _block(variant, 16, 2**13, 16), _sides(plan, variant, _LONG + 16)
+    yield variant.cut_to(wide), numbered(plan, Case((m,), n, 16))
+    if not _streams(variant):
         high = variant.cut_to(Block(2**13, 16, 16))
         yield high, numbered(plan, Case((_LONG + 16,), 16, 16))
 
@@ -88,26 +102,23 @@ def many_tiles(variant: Variant, number: int) -> Iterator[tuple[Variant, int]]:
 
 def _in_parts(plan: Plan, variant: Variant) -> Iterator[tuple[Variant, Case]]:
     """As many parts as blocks, and sums whose order shows in whatever dtype."""
-    block = Block(16, 16, 16)
+    block = _block(variant, 16, 16, 16)
+    m, n = _sides(plan, variant, max(block.m, block.n))
     many = variant.cut_to(block, parts=_MOST_PARTS)
-    yield many, numbered(plan, Case((few_rows(plan),), 16, _MOST_PARTS * block.k))
+    yield many, numbered(plan, Case((m,), n, _MOST_PARTS * block.k))
     few = variant.cut_to(block, parts=7)
-    yield few, numbered(plan, Case((16,), 16, 14 * block.k, CANCELLING))
+    m, n = _sides(plan, variant, 16)
+    yield few, numbered(plan, Case((m,), n, 14 * block.k, CANCELLING))
 
 
 def large(plan: Plan, variant: Variant) -> Iterator[Case]:
-    """What only a GPU has the time for: each side long, more tiles than 16 bits count.
-
-    A grid has a row of A along an axis of at most 65,535 where rows stream through.
-    """
-    block, streams = variant.block, SCHEDULES[variant.schedule].memory_bound
-    few = few_rows(plan)
+    """What only a GPU has the time for: long sides, more tiles than 16 bits count."""
+    block, few = variant.block, few_rows(plan)
     yield numbered(plan, Case((16,), 16, _LONG_K))
     yield numbered(plan, Case((few,), 200_000, 64))
     yield numbered(plan, Case((few,), 2048, 4096 + 512))
     yield numbered(plan, Case((16,), _PROGRAMS * block.n, 16))
     if _splits(variant):
         yield numbered(plan, Case((16,), 64, 14 * block.k, CANCELLING))
-    if not streams:
-        yield numbered(plan, Case((_LONG,), 48, 80))
-        yield numbered(plan, Case((_PROGRAMS * block.m,), 16, 16))
+    yield numbered(plan, Case((_LONG,), 48, 80))
+    yield numbered(plan, Case((_PROGRAMS * block.m,), 16, 16))

@@ -58,9 +58,14 @@ class Variant:
         return SCHEDULES[self.schedule].specialized
 
     @property
-    def text(self) -> tuple[str, bool]:
+    def of_a_column(self) -> bool:
+        """Whether several rows at a time stream past a column."""
+        return SCHEDULES[self.schedule].memory_bound and self.block.m > 1
+
+    @property
+    def text(self) -> tuple[str, bool, bool]:
         """What variants of the same kernel text have in common: all but their sizes."""
-        return self.schedule, self.parts > 1
+        return self.schedule, self.parts > 1, self.of_a_column
 
     @property
     def has_orders(self) -> bool:

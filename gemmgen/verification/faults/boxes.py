@@ -10,7 +10,7 @@ from gemmgen.verification.faults.edits import replaced
 
 _OF_ANOTHER = (
     "[*one.descriptors(self.in_gluon)[:1], "
-    "*self.described[-1].descriptors(self.in_gluon)[1:]]"
+    "*self.tma_args[-1].descriptors(self.in_gluon)[1:]]"
 )
 _FAULTS = (
     ("piece lost", "[most] * (side // most)", "[most] * (side >= most)"),
@@ -24,8 +24,8 @@ _FAULTS = (
     ("always a second box", "1 + (first != last)", "2"),
     ("boxes exchanged", "(tuple(first), tuple(last))", "(tuple(last), tuple(first))"),
     ("box of the other tensors", "at > 1", "at > 2"),
-    ("missing box before the others", "moved + missing", "missing + moved"),
-    ("box missing that is not", "1 + rest - len(moved)", "rest"),
+    ("missing box before the others", "boxes + missing", "missing + boxes"),
+    ("box missing that is not", "1 + rest - len(boxes)", "rest"),
     ("never a second box", "f'{tensor}_rest_desc' in names", "False"),
     (
         "second descriptor like the first",

@@ -85,7 +85,7 @@ def _shorter_loop(node: ast.AST) -> ast.AST | None:
 
 
 def _tighter_mask(node: ast.AST) -> ast.AST | None:
-    if isinstance(node, ast.BinOp) and ast.unparse(node) == "K - k":
+    if isinstance(node, ast.BinOp) and ast.unparse(node) in ("K - k", "k_end - k"):
         return _less_one(node)
     return None
 

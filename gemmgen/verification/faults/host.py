@@ -14,8 +14,8 @@ _MOST_PARTS = 8
 """Operands, elements or arguments of one node that are dropped, each in its turn."""
 _TYPES = ("Callable", "Mapping", "dict", "tuple")
 """What has brackets that are no lookup."""
-_COUNTED = ("one_a_split", "one_a_row")
-"""Grids with a program for each tile, part or row."""
+_COUNTED = ("one_a_split",)
+"""Grids with a program for each tile, or part."""
 _CHANGED = {15: 7, 31: 33}
 """What alignments and widths are taken for."""
 _LOOSER: dict[type[ast.cmpop], type[ast.cmpop]] = {

@@ -91,7 +91,7 @@ def _barriers() -> Iterator[tuple[str, Edit]]:
         yield "barrier taken for another", replaced(filled, other)
         yield "barrier of another stage", replaced(filled, following)
     for count in ("{} + 1", "{} - 1"):
-        for function in ("bars", "ring"):
+        for function in ("barriers", "ring"):
             yield "barrier counts one more or less", changed(function, 1, count)
         yield "barrier counts one more or less", counted(count)
     for size in ("{} + 16", "{} // 2"):
@@ -163,7 +163,7 @@ def _rings() -> Iterator[tuple[str, Edit]]:
         ("piece_buffers", 1, stages),
         ("operand_buffers", 1, consumers),
         ("result_buffers", 3, consumers),
-        ("bars", 0, consumers),
+        ("barriers", 0, consumers),
         ("ring", 0, stages, consumers),
     ):
         for old, new in pairs:

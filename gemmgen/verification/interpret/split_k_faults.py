@@ -17,8 +17,8 @@ def split_k_faults(sums: Iterable[str]) -> Iterator[tuple[str, Edit]]:
     yield "part runs past the end of K", _bound(1)
     yield "last part lost", _fewer_parts
     yield "barrier dropped", _statement("tl.debug_barrier()")
-    for place in ("tl.program_id(0)", "place"):
-        yield "count not reset", _statement(f"tl.store(counters_ptr + {place}, 0)")
+    for tile in ("tl.program_id(0)", "slice_id"):
+        yield "count not reset", _statement(f"tl.store(counters_ptr + {tile}, 0)")
     yield "counted before it is kept", _counted_first
     yield "count compared with one less", _earlier
     yield "no part reduces", _compared(ast.Lt())

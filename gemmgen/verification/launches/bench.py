@@ -106,7 +106,10 @@ class Bench:
         """A tile whose K comes in parts, read by pointers, if there is one."""
         tiles = getattr(self.module, "TILES", ())
         kinds = [(one, SCHEDULES[one.schedule]) for one in tiles]
-        return [one for one, kind in kinds if kind.splits and not kind.described][:1]
+        plain = [
+            one for one, kind in kinds if not (kind.described or kind.memory_bound)
+        ]
+        return [one for one in plain if one.split_k != 1][:1]
 
     @property
     def plain(self) -> Callable[..., Any]:

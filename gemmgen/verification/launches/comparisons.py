@@ -62,13 +62,13 @@ def _alike(bench: Bench) -> Iterator[Sequence[Facts]]:
 def _looking(bench: Bench) -> Iterator[list[Any]]:
     """With a list that grows as calls are looked at in Python."""
     cache, looked = subject.runtime(bench.module, "launch_cache"), list[Any]()
-    looked_at = cache.looked_at
+    call_key = cache.call_key
 
     def looking(*given: Any) -> Any:
         looked.append(given[0])
-        return looked_at(*given)
+        return call_key(*given)
 
-    with patch.object(cache, "looked_at", looking):
+    with patch.object(cache, "call_key", looking):
         yield looked
 
 

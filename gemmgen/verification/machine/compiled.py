@@ -169,7 +169,8 @@ def expected_loads(plan: Plan, target: Target, tile: Tile) -> Counter[int]:
     """
     unit, product = instruction(tile, plan.product, target), plan.product
     if schedule_of(tile).memory_bound:
-        rows = max(1, tile.n * tile.k * product.bytes // (32 * tile.warps * _WIDEST))
+        block = tile.m * tile.n * tile.k * product.bytes
+        rows = max(1, block // (32 * tile.warps * _WIDEST))
         return Counter({_WIDEST: rows * product.rights})
     along_k = unit in ("wgmma", "tcgen05") and product.mma.one_k_major
     expected: Counter[int] = Counter()

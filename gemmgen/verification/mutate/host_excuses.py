@@ -2,7 +2,7 @@
 
 from importlib.metadata import version
 
-from gemmgen.verification.mutate.mutants import ONE_ROW, Mutated
+from gemmgen.verification.mutate.mutants import Mutated
 from gemmgen.verification.mutate.path_excuses import PATH, PATH_ON_OLDEST
 from gemmgen.verification.mutate.same import ANEW, DICT, INFERENCE, SLOWER, Same
 
@@ -29,9 +29,6 @@ _SAME: dict[str, tuple[Same, ...]] = {
             _ONE_BOX,
             "[other, at], bar, cut(piece, 0, SIDE, AXIS)",
         ),
-    ),
-    "_runtime/device.py": (
-        Same("left mask term dropped", "mask=mask_m[:, None]", ONE_ROW),
     ),
     "_runtime/pipeline/sums.py": (
         Same("half in another layout", "", "the same values in other registers"),
@@ -131,7 +128,7 @@ _SAME: dict[str, tuple[Same, ...]] = {
             "condition dropped",
             "isinstance(out, (tuple, list))",
             _WORDS,
-            "if len(out) != many:",
+            "if len(out) != count:",
         ),
         Same(
             "sum became largest",
@@ -160,6 +157,8 @@ _SAME: dict[str, tuple[Same, ...]] = {
     "_runtime/dispatch.py": (
         Same("always taken", "if tile else ()", _RACED),
         Same("bound moved by one", "at > 1", "B has no side that is cut into pieces"),
+        Same("always taken", "tile is None or getattr(tile, axis) > 1", SLOWER),
+        Same("bound moved by one", "getattr(tile, axis) > 1", SLOWER),
     ),
 }
 """By module."""

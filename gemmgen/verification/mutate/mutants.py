@@ -40,8 +40,8 @@ EQUIVALENT = {
 """Families that compute the same as the kernel, with the reason."""
 
 _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
-ONE_ROW = "gemv has a program for each row, so none is beyond M"
-_ONE_COLUMN = "every gemv of the table has a program for each column too"
+_ONE_LINE = "every gemv of the table has a program for each {}, so none is beyond"
+_LINES = {"m": "row", "n": "column"}
 _FEW_SUMS = "sums beyond 2^31 elements are those of a matrix of 2^37"
 _OWN_RESULTS = "results that are saved are made by the launcher, row by row"
 _ALONG = {
@@ -133,17 +133,17 @@ def _same_in_gradients(plan: Plan, stem: str, family: str, node: ast.AST) -> str
 def _same_in_gemv(
     plan: Plan, family: str, schedule: str | None, node: ast.AST
 ) -> str | None:
-    """Why masks of rows may be missing where there is one, and so of columns."""
+    """Why masks of rows, or columns, may be missing where each program has one."""
     if schedule is None or not SCHEDULES[schedule].memory_bound:
         return None
-    lone = all(tile.n == 1 for _, tile in plan.tiles if tile.schedule == schedule)
-    text = ast.unparse(node)
-    if lone and family == "mask dropped" and _WHOLE_MASK in text:
-        return _ONE_COLUMN
-    form = _ALONG.get(family)
-    for axis, reason in (("m", ONE_ROW), ("n", _ONE_COLUMN))[: 1 + lone]:
+    own = [tile for _, tile in plan.tiles if tile.schedule == schedule]
+    lone = [axis for axis in _LINES if all(getattr(tile, axis) == 1 for tile in own)]
+    form, text = _ALONG.get(family), ast.unparse(node)
+    if len(lone) == 2 and family == "mask dropped" and _WHOLE_MASK in text:
+        return _ONE_LINE.format("element")
+    for axis in lone:
         if form and form.format(axis) in text:
-            return reason
+            return _ONE_LINE.format(_LINES[axis])
     return None
 
 

@@ -15,8 +15,8 @@ _NOT_YET = "Triton 3.6 launches and rounds in the one way that is left"
 
 PATH: dict[str, tuple[Same, ...]] = {
     "_runtime/launch.py": (
-        Same("always taken", "if parts > 1 else 1", _MORE_ROOM),
-        Same("bound moved by one", "parts > 1", _MORE_ROOM),
+        Same("always taken", "if splits > 1 else 1", _MORE_ROOM),
+        Same("bound moved by one", "splits > 1", _MORE_ROOM),
         Same("bound moved by one", "found[1].numel() < counts", ANEW),
     ),
     "_runtime/packed.py": (
@@ -36,12 +36,12 @@ PATH: dict[str, tuple[Same, ...]] = {
             "condition dropped",
             "tensordesc_meta or ()",
             _NOTED,
-            "tuple(made.metadata.tensordesc_meta)",
+            "tuple(kernel.metadata.tensordesc_meta)",
         ),
     ),
     "_runtime/replay.py": (
-        Same("always taken", "if ready.alike.splits", SLOWER),
-        Same("never taken", "if meeting[1] == 1", SLOWER),
+        Same("always taken", "if template.launch.splits", SLOWER),
+        Same("never taken", "if counts[1] == 1", SLOWER),
         Same("always taken", "if found.notes", "every Triton that is served has it"),
     ),
     "_runtime/families.py": (
@@ -55,7 +55,7 @@ PATH: dict[str, tuple[Same, ...]] = {
             "math.prod(leading) > 1",
             "where several rows lie without gaps, so does a single one",
         ),
-        Same("condition dropped", "family not in", SLOWER, "if family.alike:"),
+        Same("condition dropped", "family not in", SLOWER, "if family.matches:"),
         Same("bound moved by one", "launch.sizes[0] > self.most", SLOWER),
         Same("bound moved by one", "self.most < M", SLOWER),
     ),
@@ -76,7 +76,7 @@ PATH: dict[str, tuple[Same, ...]] = {
         ),
     ),
     "_runtime/launch_cache.py": (
-        Same("never taken", "if again:", SLOWER),
+        Same("never taken", "if repeat:", SLOWER),
         Same("argument by name dropped", "covariant=True", _TYPES),
         Same(
             "argument by name dropped", "**named", "it raises for the other arguments"
@@ -118,7 +118,7 @@ PATH_ON_OLDEST: dict[str, tuple[Same, ...]] = {
         ),
         Same("never taken", "kernel_signature", _NOT_YET),
         Same("never taken", "found.nested", _NOT_YET),
-        Same("never taken", "TF32 if block.to_tf32", "it has been noted as it rounds"),
+        Same("never taken", "TF32 if arg.to_tf32", "it has been noted as it rounds"),
         Same(
             "argument by name dropped",
             "round_f32_to_tf32=",

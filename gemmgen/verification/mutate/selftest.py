@@ -11,7 +11,6 @@ from itertools import count
 from pathlib import Path
 
 from gemmgen.output.alone import shared_texts, write
-from gemmgen.output.folder import SHARED
 from gemmgen.render.parts import RUNTIME, file_of, stems
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate.host_mutants import device_mutants, host_mutants
@@ -148,9 +147,11 @@ def _text(subject: Subject, name: str) -> str:
 def _changed(folder: Path, subject: Subject, stem: str, mutant: Mutant) -> Subject:
     """The kernel with the mutant's file, in a folder of its own."""
     plan, own = subject.plan, folder / subject.plan.name
-    inside = (subject.folder / plan.folder).rglob("*.py")  # its backward's kernels too
-    files = [one.relative_to(subject.folder).as_posix() for one in inside]
-    texts = {name: _text(subject, name) for name in (*files, *SHARED)}
+    texts = {
+        one.relative_to(subject.folder).as_posix(): one.read_text(encoding="utf-8")
+        for name in (plan.folder, RUNTIME)
+        for one in (subject.folder / name).rglob("*.py")  # its backward's kernels too
+    }
     write(own, {**texts, file_of(plan, stem): mutant.source})
     return Subject(plan, own / file_of(plan), subject.spec, file=mutant.file)
 

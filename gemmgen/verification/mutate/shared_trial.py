@@ -14,12 +14,14 @@ from gemmgen.render import render
 from gemmgen.render.parts import ROLES, file_of
 from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.tile import Rates
-from gemmgen.select.costs import Cost, Costs
-from gemmgen.select.decision_list import ANY, Rule
 from gemmgen.select.plan import Plan, plans
-from gemmgen.select.tile_text import parse_tile
-from gemmgen.select.tuning_file import Measured, Tuning
+from gemmgen.select.tuned.costs import Cost, Costs
+from gemmgen.select.tuned.decision_list import ANY, Rule
+from gemmgen.select.tuned.layers import Pin
+from gemmgen.select.tuned.tile_text import parse_tile
+from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.parse import parse
+from gemmgen.spec.shapes import Layer
 from gemmgen.tables.functions import OPS
 from gemmgen.verification.run.process import Subject
 
@@ -105,8 +107,17 @@ kernels:
     dtype: bf16
     schedule: [tiled, tma, persistent, split_k, warp_specialized, gemv]
 """
+_LAYERED = {
+    Layer(512, 1024): (
+        Pin(9, 64, parse_tile("tma 64x64x128 s6 w4"), 64, 1e-5, 2e-5),
+        Pin(65, 200, parse_tile("warp_specialized 72x64x64 s8 w4"), 96, 1e-5, 2e-5),
+    ),
+    Layer(4096, 256): (
+        Pin(1, 16, parse_tile("tma 16x64x256 kfill s5 w4"), 8, 1e-5, 2e-5),
+    ),
+}
 _TUNED = Tuning(
-    "", "sm_90", {}, {},
+    "", "sm_90", {}, {"costed": Measured((), (), {}, _LAYERED)},
     costs={
         "bf16": Costs(
             Rates(0, 0, 2.0, 4.5e6, 1.8e7, 3.0e6, 1.6, 7e4),
@@ -122,7 +133,7 @@ _TUNED = Tuning(
         )
     },
 )  # fmt: skip
-"""A kernel that chooses among tiles by what they cost."""
+"""A kernel that chooses among tiles by what they cost, but for its layers."""
 
 _STREAMING = """
 gemmgen: 1
@@ -130,7 +141,7 @@ targets: [sm_90]
 kernels:
   - {name: streaming, op: gemm, layout: NT, dtype: bf16, schedule: [tiled, gemv]}
 """
-_OF_ROWS = "row_dot"
+_OF_ROWS = ("row_dot", "streamed")
 _FOUR_COLUMNS = Tuning(
     "", "sm_90", {},
     {
@@ -202,7 +213,7 @@ def callers_of(module: str, function: str) -> tuple[tuple[Plan, str | None], ...
     """
     if function in OPS:
         return ((_caller_of(function), None),)
-    if function == _OF_ROWS:
+    if function in _OF_ROWS:
         return (_streaming(),)
     if module not in ROLES:
         return ((trial_plans()[0], None),)

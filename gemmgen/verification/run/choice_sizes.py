@@ -16,8 +16,13 @@ _DRAWN = 30
 _WAVES, _MOST_WAVES = 4, 4
 """Sizes that are drawn for each row which asks for full waves, or fills them with parts
 of K, and of how many."""
+_AGAIN = 8
+"""How often sizes at the bounds of a layer are tried: of the GPUs and tensors that are
+drawn for them many have no part in it."""
 SMS = (1, 16, 78, 108, 132, 148, 192)
 """How many a GPU may have."""
+_ALIGNED = 64
+"""A step of sizes after which descriptors describe what they described before."""
 Sizes = tuple[int, int, int]
 """M, N, K."""
 
@@ -25,6 +30,8 @@ Sizes = tuple[int, int, int]
 def sizes_for(table: Any, draw: random.Random) -> Iterator[Sizes]:
     """Sizes at the corners of each row, one beyond along each side, and drawn ones."""
     for row in table:
+        if row.from_rows:
+            yield from _of_layer(row, draw)
         corner = [MOST if size == math.inf else int(size) for size in row[2:5]]
         yield _whole(corner, draw)
         for axis, size in enumerate(row[2:5]):
@@ -41,9 +48,23 @@ def sizes_for(table: Any, draw: random.Random) -> Iterator[Sizes]:
     for axis in range(3):
         yield _whole([0 if i == axis else _drawn(draw, MOST) for i in range(3)], draw)
     for row in table:
-        if SCHEDULES[row.schedule].memory_bound:  # a program for every few columns
-            yield 1, MOST * row.n, 1
-            yield 1, MOST * row.n + 1, 1
+        if SCHEDULES[row.schedule].memory_bound:  # a program for every few lines
+            for more in (0, 1):
+                yield 1, MOST * row.n + more, 1
+                yield MOST * row.m + more, 1, 1
+
+
+def _of_layer(row: Any, draw: random.Random) -> Iterator[Sizes]:
+    """The first and last rows of a layer's range, those around it, and other layers."""
+    least, most, n, k = int(row.from_rows), *map(int, row[2:5])
+    for first, last in ((1, least), (least, most), (most, 2 * most)):
+        yield draw.randint(first, last), n, k
+    for _ in range(_AGAIN):
+        for m in (least - 1, least, most, most + 1):
+            yield m, n, k
+        for step in (-_ALIGNED, _ALIGNED):
+            yield least, max(1, n + step), k
+            yield least, n, max(1, k + step)
 
 
 def _few_waves(row: Any, draw: random.Random) -> Iterator[Sizes]:

@@ -93,8 +93,8 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
         raise Wrong(f"{launch.tile} is taken, {wanted} is to be\n{call}")
     m, n, _ = call.sizes
     parts = _parts(launch.tile, _count(launch.tile, m, n), call)
-    if launch.parts not in ((), (parts,)):
-        raise Wrong(f"K comes in {launch.parts} parts, {parts} are to be\n{call}")
+    if launch.split_k not in ((), (parts,)):
+        raise Wrong(f"K comes in {launch.split_k} parts, {parts} are to be\n{call}")
     try:
         check_grid(launch.programs)
         for tensor in launch.tensors:
@@ -132,13 +132,12 @@ def _serving(plan: Plan, call: _Call) -> Iterator[int]:
     for place, row in enumerate(plan.rows):
         schedule = SCHEDULES[row.tile.schedule]
         asked = described(row.tile.schedule, plan.product.kind)
-        limits = zip(call.sizes, row.limits, strict=True)
         if (
             row.architecture <= call.gpu.architecture
             and schedule.unit in (None, call.gpu.unit)
             and row.runs_on(call.gpu, plan.product)
-            and all(most is None or size <= most for size, most in limits)
-            and math.ceil(call.sizes[1] / row.tile.n) <= MOST
+            and _holds(row, call.sizes)
+            and _count(row.tile, *call.sizes[:2]) <= MOST
             and (not row.full or _fills(row.tile, call))
             and all(
                 _describable(tensor)
@@ -147,6 +146,14 @@ def _serving(plan: Plan, call: _Call) -> Iterator[int]:
             )
         ):
             yield place
+
+
+def _holds(row: Row, sizes: Sizes) -> bool:
+    """Whether the sizes are within a row's limits, or those of the layer that it is."""
+    if row.pin:
+        return row.pin.least <= sizes[0] <= row.pin.most and sizes[1:] == row.limits[1:]
+    limits = zip(sizes, row.limits, strict=True)
+    return all(most is None or size <= most for size, most in limits)
 
 
 def _predicted(plan: Plan, row: Row, call: _Call) -> float:

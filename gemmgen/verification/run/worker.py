@@ -109,7 +109,7 @@ def _compiled(
     plan: Plan, order: dict[str, Any], beat: Callable[[str], object]
 ) -> Outcome:
     """Compile one kernel for all its tiles and targets, or its share of them."""
-    from gemmgen.select.tile_text import format_tile
+    from gemmgen.select.tuned.tile_text import format_tile
     from gemmgen.verification.basics.failure import fault_of
     from gemmgen.verification.example.subject import load
     from gemmgen.verification.machine.compiled import check_kernel

@@ -5,7 +5,7 @@
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 
@@ -22,10 +22,11 @@ from gemmgen.base.version import tuning_root
 from gemmgen.hardware.gpus import target_named
 from gemmgen.hardware.targets import TARGETS, Rates
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.costs import Costs, costs_text, read_costs
-from gemmgen.select.decision_list import ANY, Rule
-from gemmgen.select.tile_text import format_tile
-from gemmgen.select.tuning_values import (
+from gemmgen.select.tuned.costs import Costs, costs_text, read_costs
+from gemmgen.select.tuned.decision_list import ANY, Rule
+from gemmgen.select.tuned.layers import Layers, layers_text, read_layers
+from gemmgen.select.tuned.tile_text import format_tile
+from gemmgen.select.tuned.tuning_values import (
     check_keys,
     entries,
     number,
@@ -33,14 +34,14 @@ from gemmgen.select.tuning_values import (
     tile_of,
 )
 from gemmgen.spec import shapes
-from gemmgen.spec.shapes import Shape
+from gemmgen.spec.shapes import Layer, Shape
 from gemmgen.yaml.reader import file_bytes, load
 from gemmgen.yaml.tree import UNKNOWN, Node
 
 FOLDER = "tuning"
 _VERSION = 1
 _KEYS = ("gemmgen-tuning", "gpu", "target", "made", "rates", "costs", "kernels")
-_MEASURED = ("rules", "unaligned", "microseconds")
+_MEASURED = ("rules", "unaligned", "layers", "microseconds")
 _SIZES = ("M", "N", "K")
 Times = Mapping[Shape, Mapping[Tile, float]]
 """Seconds by shape and tile."""
@@ -51,13 +52,35 @@ class Measured:
     """One kernel on one GPU: the table, and the times it comes from, in seconds.
 
     `unaligned` are the rules among schedules that take any row, for tensors that no
-    descriptor can describe. `places` say where a file has the rules and those.
+    descriptor can describe; `layers` are what calls of these N and K take before that.
+    `places` say where a file has the rules and those.
     """
 
     rules: tuple[Rule, ...]
     unaligned: tuple[Rule, ...]
     times: Times
+    layers: Layers = field(default_factory=dict)
     places: tuple[Location, ...] = field(default=(), compare=False, repr=False)
+
+    @property
+    def placed(self) -> Iterator[tuple[Tile, Location]]:
+        """The tiles that calls may take, and where a file has them."""
+        for rule, place in zip(
+            (*self.rules, *self.unaligned), self.places, strict=False
+        ):
+            yield rule.tile, place
+        for pin in (pin for pins in self.layers.values() for pin in pins):
+            if pin.place:
+                yield pin.tile, pin.place
+
+    @property
+    def spread(self) -> Times:
+        """The times of other shapes than layers': rules and costs are made of these."""
+        return {
+            shape: times
+            for shape, times in self.times.items()
+            if Layer(shape.n, shape.k) not in self.layers
+        }
 
 
 @dataclass(frozen=True)
@@ -104,6 +127,8 @@ class Tuning:
             ):
                 lines.append(f"    {key}:")
                 lines += [f"      - {_rule_text(rule)}" for rule in rules]
+            if measured.layers:
+                lines += ["    layers:", *layers_text(measured.layers)]
             lines.append("    microseconds:")
             for shape, times in measured.times.items():
                 ordered = sorted(times.items(), key=lambda pair: pair[1])
@@ -153,13 +178,6 @@ def built_in() -> tuple[Tuning, ...]:
     return tuple(replace(read(path), rates=None, kernels={}) for path in files)
 
 
-def costs_by_target(tunings: Sequence[Tuning], kind: str | None) -> dict[str, Costs]:
-    """What tiles of a kind of product cost, by target; of none, nothing is known."""
-    if kind is None:
-        return {}
-    return {one.target: one.costs[kind] for one in tunings if kind in one.costs}
-
-
 def read(path: Path) -> Tuning:
     """A tuning file; raises `SpecErrors` with every mistake in it."""
     mistakes = Mistakes()
@@ -204,6 +222,7 @@ def _measured(node: Node, mistakes: Mistakes) -> Measured:
             shape: dict(_times(each, mistakes))
             for shape, each in _shapes(node.at("microseconds"), mistakes)
         },
+        read_layers(node.at("layers"), mistakes),
         tuple(place for _, place in (*rules, *unaligned)),
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator
 
 from gemmgen.base.errors import Location, Mistakes, describe_value, unknown
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.tile_text import parse_tile
+from gemmgen.select.tuned.tile_text import parse_tile
 from gemmgen.yaml.tree import UNKNOWN, Node, Value
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from gemmgen.base.errors import Mistakes, one_of
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Rates, Tile
-from gemmgen.select.tile_text import format_tile
-from gemmgen.select.tuning_values import check_keys, entries, positive, tile_of
+from gemmgen.select.tuned.tile_text import format_tile
+from gemmgen.select.tuned.tuning_values import check_keys, entries, positive, tile_of
 from gemmgen.tables.dtypes import MMAS
 from gemmgen.yaml.tree import Node
 

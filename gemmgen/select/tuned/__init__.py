@@ -1,0 +1,1 @@
+"""Tuning files: what was timed on a GPU, and what follows from it for a kernel."""
