@@ -1,11 +1,9 @@
 """Cases of a script that runs in Triton's interpreter, in a process of its own."""
 
 import ast
-import os
-import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,20 +60,19 @@ def _beside(folder: Path) -> dict[str, str]:
     return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled")}
 
 
-def in_interpreter(folder: Path, *command: str) -> str:
-    """What a script prints that runs beside a folder, where torch is imported."""
-    done = forked.python(folder, *command, **_beside(folder))
+def in_interpreter(
+    folder: Path, *command: str, modules: Sequence[str] = forked.INTERPRETER
+) -> str:
+    """What a script prints that runs beside a folder, where modules are imported."""
+    done = forked.python(folder, *command, modules=modules, **_beside(folder))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def in_new_process(folder: Path, *command: str, interpret: bool = True) -> str:
-    """The same where nothing is imported."""
-    done = subprocess.run(
-        [sys.executable, *command], cwd=folder, capture_output=True, text=True,
-        env={**os.environ, "TRITON_INTERPRET": str(int(interpret)),
-             "PYTHONPATH": str(ROOT), **_beside(folder)},
-    )  # fmt: skip
+def without_interpreter(folder: Path, *command: str) -> str:
+    """The same where Triton compiles what is launched."""
+    variables = {"TRITON_INTERPRET": "0", **_beside(folder)}
+    done = forked.python(folder, *command, modules=forked.TORCH, **variables)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -84,10 +81,11 @@ def said_by(
     script: str,
     folder: Path,
     *words: str,
-    run: Callable[..., str] = in_interpreter,
+    modules: Sequence[str] = forked.INTERPRETER,
 ) -> dict[str, str]:
     """What went wrong in each case of a script that runs beside a folder."""
-    lines = run(folder, "-m", f"tests.{script}", *words).splitlines()
+    command = ("-m", f"tests.{script}", *words)
+    lines = in_interpreter(folder, *command, modules=modules).splitlines()
     return {
         name: ast.literal_eval(text)
         for name, _, text in (line.partition(" ") for line in lines)

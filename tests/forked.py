@@ -25,6 +25,8 @@ from typing import Any, NoReturn
 ROOT = Path(__file__).resolve().parent.parent
 INTERPRETER = ("torch._dynamo", "triton.language")
 """For kernels in Triton's interpreter."""
+TORCH = ("torch",)
+"""For what asks how Triton is told to run, or what imports what."""
 COMMAND_LINE = ("gemmgen.cli.main", "gemmgen.cli.commands")
 
 

@@ -1,7 +1,8 @@
 """Calls kernels with DTensors of two processes, in Triton's interpreter.
 
 Prints a line for each case, as other scripts do. Runs beside the kernels that
-test_sharding.py builds, in `made`; `all` after its name tries every placement.
+test_sharding.py builds, in `made`; `all` after its name tries every placement, names of
+cases these alone.
 """
 
 import copy
@@ -10,6 +11,7 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ from torch.distributed.tensor.parallel import (  # noqa: E402
     parallelize_module,
 )
 
-from tests.cases import case, refused, run_all  # noqa: E402
+from tests.cases import CASES, case, refused, run_all  # noqa: E402
 
 R, P = Replicate(), Partial()
 S0, S1, S2 = map(Shard, range(3))
@@ -353,13 +355,14 @@ def as_rank(rank: int, run: Callable[[], None]) -> None:
 def main() -> None:
     """Run every case in both processes; the second one's failures go to stderr."""
     torch.set_num_threads(1)
+    run = partial(run_all, CASES if EVERY else sys.argv[1:])
     child = os.fork()  # what was imported took seconds
     if child:
-        as_rank(0, run_all)
+        as_rank(0, run)
         _, status = os.waitpid(child, 0)
         sys.exit(os.waitstatus_to_exitcode(status))
     sys.stdout = said = io.StringIO()
-    as_rank(1, run_all)
+    as_rank(1, run)
     failed = [line for line in said.getvalue().splitlines() if not line.endswith(" ''")]
     os._exit(len(failed))
 

@@ -32,6 +32,7 @@ from gemmgen.tuning.layers import LADDER, ladder  # noqa: E402
 from gemmgen.verification.example import subject  # noqa: E402
 from gemmgen.verification.example.one_example import Wrong  # noqa: E402
 from gemmgen.verification.run.tile_choice import check_choice  # noqa: E402
+from tests.slow import all_but  # noqa: E402
 from tests.test_tuning import FILE, Raced, home  # noqa: E402, F401 (a fixture)
 
 H200 = TARGETS["sm_90"]
@@ -294,23 +295,24 @@ def test_other_runs_keep_layers_and_make_nothing_else_of_their_times(
 # -- what verify says of it ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("what", "text", "other"),
-    [
-        ("nothing", "", ""),
-        ("N", "return self.N == N and self.K == K", "return self.K == K"),
-        ("K", "return self.N == N and self.K == K", "return self.N == N"),
-        (
-            "the least row",
-            "tile.from_rows <= M <= tile.M",
-            "tile.from_rows < M <= tile.M",
-        ),
-        ("N up to", "self.N == N", "self.N >= N"),
-        ("K from", "self.K == K", "self.K <= K"),
-        ("no least row", "tile.from_rows <= M <= tile.M", "M <= tile.M"),
-        ("the last row", "tile.from_rows <= M <= tile.M", "tile.from_rows <= M"),
-    ],
-)
+LAYER_FAULTS = [
+    ("nothing", "", ""),
+    ("N", "return self.N == N and self.K == K", "return self.K == K"),
+    ("K", "return self.N == N and self.K == K", "return self.N == N"),
+    (
+        "the least row",
+        "tile.from_rows <= M <= tile.M",
+        "tile.from_rows < M <= tile.M",
+    ),
+    ("N up to", "self.N == N", "self.N >= N"),
+    ("K from", "self.K == K", "self.K <= K"),
+    ("no least row", "tile.from_rows <= M <= tile.M", "M <= tile.M"),
+    ("the last row", "tile.from_rows <= M <= tile.M", "tile.from_rows <= M"),
+]
+QUICK_FAULTS = {LAYER_FAULTS[0], LAYER_FAULTS[1], LAYER_FAULTS[3]}
+
+
+@pytest.mark.parametrize(("what", "text", "other"), all_but(QUICK_FAULTS, LAYER_FAULTS))
 def test_verify_knows_which_calls_a_layer_has(
     layered: Path, what: str, text: str, other: str
 ) -> None:

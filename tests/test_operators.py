@@ -8,7 +8,8 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from gemmgen.output import builder
-from tests.cases import in_interpreter, in_new_process, names_in, said_by
+from tests import forked
+from tests.cases import in_interpreter, names_in, said_by
 from tests.once import asked, once
 from tests.slow import all_but
 
@@ -196,4 +197,4 @@ heavy = {"torch._dynamo", "torch._inductor", "torch.distributed.tensor", "sympy"
 assert not heavy & (set(sys.modules) - before), heavy & (set(sys.modules) - before)
 """
     before = "import torch, triton, sys; before = set(sys.modules)\n"
-    in_new_process(home, "-c", before + code)
+    in_interpreter(home, "-c", before + code, modules=forked.TORCH)

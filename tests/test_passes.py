@@ -1,8 +1,5 @@
 """Passes over gradients: what they launch, and in how many programs."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +9,7 @@ pytest.importorskip("triton")
 
 from gemmgen.output import builder  # noqa: E402
 from gemmgen.runtime.gradients import elementwise  # noqa: E402
+from tests import forked  # noqa: E402
 
 SCRIPT = Path(__file__).with_name("passes_script.py")
 SPEC = """\
@@ -32,13 +30,10 @@ def test_what_comes_again_is_launched_as_by_triton(tmp_path: Path) -> None:
     spec = tmp_path / "spec.yaml"
     spec.write_text(SPEC)
     builder.build([spec], tmp_path / "made")
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", SCRIPT, tmp_path],
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = forked.python(
+        tmp_path, SCRIPT, tmp_path, modules=forked.TORCH,
+        TRITON_INTERPRET="0", CUDA_VISIBLE_DEVICES="",
+    )  # fmt: skip
     assert done.stdout == "120 launches repeated\n", done.stderr[-3000:]
 
 

@@ -12,8 +12,10 @@ from gemmgen.epilogue.expression import spell
 from gemmgen.epilogue.linearity import linear_in
 from gemmgen.epilogue.parser import compile_epilogue
 from gemmgen.output import builder
-from tests.cases import in_new_process, names_in, said_by
-from tests.once import once
+from tests import forked
+from tests.cases import names_in, said_by
+from tests.once import asked, once
+from tests.slow import all_but
 
 SPEC = """gemmgen: 1
 targets: [sm_80]
@@ -132,20 +134,37 @@ def built(folder: Path) -> None:
     builder.build([folder / "spec.yaml"], folder / "made")
 
 
+def found_by(folder: Path, *words: str) -> dict[str, str]:
+    """What the script says, which sees whether kernels import DTensor."""
+    return said_by("sharding_script", folder, *words, modules=forked.TORCH)
+
+
+NAMES = names_in("sharding_script")
+# Rows, parts of K and styles are laid out alike.
+FAST = set(NAMES) - {
+    "columns_of_b_are_columns_of_the_result",
+    "gradients_are_added_to_those_there_are",
+    "what_is_whole_stays_whole",
+    "torch_s_own_styles_do_for_one_tensor",
+}
+
+
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What went wrong in each case of the script."""
+def said(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """What went wrong in each case whose test runs."""
     pytest.importorskip("torch")
     pytest.importorskip("triton")
 
     def run(folder: Path) -> dict[str, str]:
         built(folder)
-        return said_by("sharding_script", folder, run=in_new_process)
+        return found_by(folder, *asked(request))
 
     return once(tmp_path_factory, "sharding", run)
 
 
-@pytest.mark.parametrize("name", names_in("sharding_script"))
+@pytest.mark.parametrize("name", all_but(FAST, NAMES))
 def test_what_two_processes_compute(said: dict[str, str], name: str) -> None:
     assert said[name] == "", said[name]
 
@@ -154,6 +173,5 @@ def test_what_two_processes_compute(said: dict[str, str], name: str) -> None:
 def test_every_placement_and_a_compiled_model(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     built(tmp_path)
-    found = said_by("sharding_script", tmp_path, "all", run=in_new_process)
-    for name, wrong in found.items():
+    for name, wrong in found_by(tmp_path, "all").items():
         assert wrong == "", f"{name}: {wrong}"

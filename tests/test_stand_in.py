@@ -1,8 +1,6 @@
 """The stand-in for a GPU, where torch has kernels of its own for CUDA."""
 
-import os
-import subprocess
-import sys
+from tests import forked
 
 SCRIPT = """
 import torch
@@ -70,14 +68,11 @@ except RuntimeError as error:
 """
 
 
-def run(script: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        env=os.environ | {"CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def run(script: str) -> forked.Done:
+    return forked.python(
+        forked.ROOT, "-c", script, modules=forked.TORCH,
+        TRITON_INTERPRET="0", CUDA_VISIBLE_DEVICES="",
+    )  # fmt: skip
 
 
 def test_no_function_of_torch_asks_for_a_gpu() -> None:
