@@ -1,6 +1,7 @@
 """A process in Triton's interpreter that takes gradients of built kernels.
 
-Of the folder and the spec that it is told; prints what went wrong, or nothing.
+Of the folder and the spec that it is told, and of these kernels alone if it is told
+any; prints what went wrong, or nothing.
 """
 
 import importlib
@@ -45,11 +46,13 @@ def said(action: object, *given: object, **named: object) -> str:
     return "nothing"
 
 
-def main(folder: Path, spec: Path) -> None:
+def main(folder: Path, spec: Path, *names: str) -> None:
     interpreter.mend()
     sys.path.insert(0, str(folder.parent))
     package = importlib.import_module(folder.name)
     for plan in (one for one in load(spec) if one.grad):
+        if names and plan.name not in names:
+            continue
         launcher = getattr(package, plan.name)
         given = arguments(plan)
         if plan.dtype == "fp64":
@@ -73,4 +76,4 @@ def main(folder: Path, spec: Path) -> None:
             print(plan.name, fault.story)
 
 
-main(Path(sys.argv[1]), Path(sys.argv[2]))
+main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

@@ -5,9 +5,11 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
+
+from tests import forked
 
 ROOT = Path(__file__).parent.parent
 CASES: dict[str, Callable[[], None]] = {}
@@ -29,11 +31,11 @@ def refused(call: Callable[[], Any], *words: str) -> None:
         raise AssertionError("not refused")
 
 
-def run_all() -> None:
-    """Run every case: a line has its name and what went wrong, both as Python does."""
+def run_all(names: Collection[str] = CASES) -> None:
+    """Run cases: a line has a name and what went wrong, both as Python has it."""
     answers, sys.stdout = sys.stdout, sys.stderr
-    for name, check in CASES.items():
-        said = ""
+    for name in names:
+        check, said = CASES[name], ""
         try:
             check()
         except BaseException:
@@ -51,24 +53,41 @@ def names_in(script: str) -> list[str]:
     ]
 
 
-def in_interpreter(folder: Path, *command: str, **variables: str) -> str:
-    """What a script prints that runs beside a folder.
+def _beside(folder: Path) -> dict[str, str]:
+    """Where torch keeps what it compiles for a script that runs beside a folder.
 
-    What torch compiles is kept there: elsewhere it would find graphs of earlier runs,
-    whose kernels of the same names had other parts.
+    Elsewhere it would find graphs of earlier runs, whose kernels of the same names had
+    other parts.
     """
+    return {"TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled")}
+
+
+def in_interpreter(folder: Path, *command: str) -> str:
+    """What a script prints that runs beside a folder, where torch is imported."""
+    done = forked.python(folder, *command, **_beside(folder))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def in_new_process(folder: Path, *command: str, interpret: bool = True) -> str:
+    """The same where nothing is imported."""
     done = subprocess.run(
         [sys.executable, *command], cwd=folder, capture_output=True, text=True,
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT),
-             "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"), **variables},
+        env={**os.environ, "TRITON_INTERPRET": str(int(interpret)),
+             "PYTHONPATH": str(ROOT), **_beside(folder)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def said_by(script: str, folder: Path, *words: str) -> dict[str, str]:
+def said_by(
+    script: str,
+    folder: Path,
+    *words: str,
+    run: Callable[..., str] = in_interpreter,
+) -> dict[str, str]:
     """What went wrong in each case of a script that runs beside a folder."""
-    lines = in_interpreter(folder, "-m", f"tests.{script}", *words).splitlines()
+    lines = run(folder, "-m", f"tests.{script}", *words).splitlines()
     return {
         name: ast.literal_eval(text)
         for name, _, text in (line.partition(" ") for line in lines)

@@ -10,6 +10,9 @@ import black
 import pytest
 from hypothesis import HealthCheck, settings
 
+from gemmgen.verification.run import pool
+from tests import forked
+
 # There is a process a core: a thread that waits for another takes time from a third.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -26,6 +29,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="rewrite the expected files under tests/ with what comes out",
     )
+
+
+@pytest.fixture(autouse=True, scope="session")
+def forked_from_one() -> Iterator[None]:
+    """The process that forks others ends with the tests, which its time belongs to."""
+    yield
+    forked.stop()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def verified_by_one(pytestconfig: pytest.Config) -> Iterator[None]:
+    """A verification of quick tests has one process: a second one is seldom worth it.
+
+    It imports torch, and there is a process of tests a core already.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if pytestconfig.option.markexpr == "not slow":
+            patch.setattr(pool, "_cores", lambda: 1)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

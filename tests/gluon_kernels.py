@@ -1,7 +1,7 @@
 """Runs a generated kernel's specialized tiles; prints lines of JSON.
 
-`orders` runs its fixed cases in every order, `faults` the faults of a list, `kinds` a
-mutant of each kind. A process of its own, for Triton's interpreter is patched for good.
+`orders` runs its fixed cases in so many orders, `faults` the faults of a list, `kinds`
+a mutant of each kind. A process of its own, for Triton is patched for good.
 """
 
 import json
@@ -33,11 +33,11 @@ CPU = torch.device("cpu")
 SPECIALIZED = "warp_specialized"
 
 
-def orders(plan: Plan) -> Iterator[dict[str, str]]:
-    """By policy, what is wrong with a healthy kernel."""
+def orders(plan: Plan, count: str) -> Iterator[dict[str, str]]:
+    """By policy, of so many, what is wrong with a healthy kernel."""
     module = load_module(folders.GENERATED / file_of(plan))
     every = kernel.POLICIES
-    for policy in every:
+    for policy in every[: int(count)]:
         kernel.POLICIES = (policy,)
         runs, said = 0, ""
         for variant in pipelined(plan, module):
@@ -71,9 +71,9 @@ def texts_of(plan: Plan) -> dict[str, str]:
     return {name: folders.committed(plan)[name] for name in names}
 
 
-def faults(plan: Plan, changes: dict[str, list[list[str]]]) -> Iterator[dict[str, str]]:
-    """By name, what is said of a kernel with all of a fault's changes."""
-    for name, pairs in changes.items():
+def faults(plan: Plan, changes: str) -> Iterator[dict[str, str]]:
+    """By name, what is said of a kernel with all of a fault's changes, told as JSON."""
+    for name, pairs in json.loads(changes).items():
         changed = texts_of(plan)
         for before, after in pairs:
             changed = folders.replaced(changed, before, after)
@@ -108,11 +108,7 @@ def main() -> None:
     kernel.interpret()
     what, name, *more = sys.argv[1:]
     plan = next(one for one in load(folders.ROOT / "spec.yaml") if one.name == name)
-    if what == "faults":
-        found = faults(plan, json.loads(more[0]))
-    else:
-        found = {"orders": orders, "kinds": kinds}[what](plan)
-    for line in found:
+    for line in {"orders": orders, "faults": faults, "kinds": kinds}[what](plan, *more):
         print(json.dumps(line), flush=True)
 
 

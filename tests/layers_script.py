@@ -7,8 +7,6 @@ kernels that test_layers.py builds, in `made`, and their spec.
 import copy
 import pickle
 import sys
-import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import made
@@ -26,14 +24,7 @@ from gemmgen.verification.interpret import interpreter
 from gemmgen.verification.mutate.mutants import mutants
 from gemmgen.verification.run.layers import check_layer
 from gemmgen.verification.run.replacements import check_replacements
-
-CASES: dict[str, Callable[[], None]] = {}
-
-
-def case(check: Callable[[], None]) -> Callable[[], None]:
-    """Note a check under its name."""
-    CASES[check.__name__] = check
-    return check
+from tests.cases import case, run_all
 
 
 class Block(nn.Module):
@@ -222,10 +213,4 @@ if __name__ == "__main__":
     sys.dont_write_bytecode = True
     interpreter.mend()
     Affine = made.Affine
-    for name, check in CASES.items():
-        try:
-            check()
-        except Exception:
-            print(name, repr(traceback.format_exc()))
-        else:
-            print(name, repr(""))
+    run_all(sys.argv[1:])

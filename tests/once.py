@@ -13,6 +13,17 @@ import pytest
 Made = TypeVar("Made")
 
 
+def asked(request: pytest.FixtureRequest) -> list[str]:
+    """Of the tests that run, the `name` of each that takes a fixture of its module."""
+    return [
+        test.callspec.params["name"]
+        for test in request.session.items
+        if isinstance(test, pytest.Function)
+        and test.path == request.path
+        and request.fixturename in test.fixturenames
+    ]
+
+
 def once(
     factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Made]
 ) -> Made:

@@ -4,6 +4,7 @@ A process of its own, for the interpreter is asked for before Triton is imported
 mended for bf16.
 """
 
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
@@ -572,4 +573,4 @@ def verify_finds_launchers_that_do_not_enter() -> None:
 
 if __name__ == "__main__":
     interpreter.mend()
-    run_all()
+    run_all(sys.argv[1:])

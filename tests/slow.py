@@ -1,7 +1,7 @@
 """Which tests are left to `pytest -m slow`: those of which a faster one is of the kind.
 
-Plain `pytest` is what a newcomer waits for. It takes seven minutes of CPU time, and
-should take five.
+Plain `pytest` is what a newcomer waits for, and what CI runs with every Triton: it may
+take five minutes of CPU time.
 """
 
 from collections.abc import Collection

@@ -1,14 +1,12 @@
 """Whole backwards: gradcheck, bounds, and faults that these must find."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from gemmgen.output import builder
+from tests import forked
 from tests.slow import all_but
 
 HEAD = "gemmgen: 1\ntargets: [sm_80]\ndefaults: {schedule: tiled, grad: true, "
@@ -34,14 +32,9 @@ EXACT = HEAD % "fp64" + """\
 SCRIPT = Path(__file__).with_name("backward_script.py")
 
 
-def judged(folder: Path, spec: Path) -> str:
-    """What is wrong with the gradients of the kernels in a folder."""
-    done = subprocess.run(
-        [sys.executable, SCRIPT, folder, spec],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
+def judged(folder: Path, spec: Path, *kernels: str) -> str:
+    """What is wrong with the gradients of the kernels in a folder, or of some."""
+    done = forked.python(folder, SCRIPT, folder, spec, *kernels)
     return done.stdout + done.stderr[-2000:]
 
 
@@ -75,8 +68,13 @@ def test_gradients_of_a_product_alone_are_within_the_bound(tmp_path: Path) -> No
     assert judged(tmp_path / "generated", spec) == ""
 
 
-def test_gradients_are_added_to_what_there_is(tmp_path: Path) -> None:
-    """A weight's `main_grad`, as other gradients within the bound; faults are not."""
+@pytest.mark.parametrize(
+    ("kernel", "wrong"), all_but({("scaled", "b")}, [("up", "w"), ("scaled", "b")])
+)
+def test_gradients_are_added_to_what_there_is(
+    tmp_path: Path, kernel: str, wrong: str
+) -> None:
+    """A weight's `main_grad`, as other gradients within the bound; a fault is not."""
     spec = tmp_path / "spec.yaml"
     head = HEAD % "bf16"
     spec.write_text(
@@ -86,14 +84,12 @@ def test_gradients_are_added_to_what_there_is(tmp_path: Path) -> None:
 """
     )
     builder.build([spec])
-    assert judged(tmp_path / "generated", spec) == ""
-    for kernel, wrong in (("up", "w"), ("scaled", "b")):
-        path = tmp_path / "generated" / kernel / "backward.py"
-        text = path.read_text()
-        path.write_text(text.replace(", out=main_grad)", ")"))
-        assert f"{kernel} " in (found := judged(tmp_path / "generated", spec)), found
-        assert f"the gradient of {wrong}" in found
-        path.write_text(text)
+    assert judged(tmp_path / "generated", spec, kernel) == ""
+    path = tmp_path / "generated" / kernel / "backward.py"
+    path.write_text(path.read_text().replace(", out=main_grad)", ")"))
+    found = judged(tmp_path / "generated", spec, kernel)
+    assert f"{kernel} " in found, found
+    assert f"the gradient of {wrong}" in found
 
 
 FAULTS = [

@@ -122,6 +122,7 @@ def test_blocks_that_descriptors_load_for_mma(tile: Tile, tmp_path: Path) -> Non
     assert "mma.sync.aligned" in made.asm["ptx"]
 
 
+@pytest.mark.slow
 def test_a_kernel_for_gpus_without_asynchronous_units(tmp_path: Path) -> None:
     """All tiles of one for sm_86, sm_89 and sm_120 compile as planned."""
     spec = "gemmgen: 1\ntargets: [sm_86, sm_89, sm_120]\nkernels:\n" + (

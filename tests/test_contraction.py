@@ -3,8 +3,6 @@
 `gated_linear` is one, and not for users yet: here its row says that it is.
 """
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +22,7 @@ from gemmgen.tables.operations import OPERATIONS
 from gemmgen.tuning.candidates import searched
 from gemmgen.verification.oracle.comparison import Block, judged
 from gemmgen.verification.oracle.reference import Inputs
+from tests import forked
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -162,10 +161,6 @@ def test_kernels_of_all_schedules_compute_it(tmp_path: Path) -> None:
         "    op: gated_linear\n    dtype: bf16\n    epilogue: [bias]\n"
         "    schedule: [tiled, tma, persistent, gemv]\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path / "spec.yaml")],
-        cwd=ROOT, env={"PYTHONPATH": str(ROOT), "TRITON_INTERPRET": "1"},
-        capture_output=True, text=True,
-    )  # fmt: skip
+    done = forked.python(ROOT, "-c", SCRIPT, tmp_path / "spec.yaml")
     assert done.returncode == 0, done.stderr
     assert set(done.stdout.split()) == {"tiled", "tma", "persistent", "gemv"}

@@ -267,6 +267,7 @@ def _interpreted() -> dict[str, str]:
     return {} if torch.cuda.is_available() else {"TRITON_INTERPRET": "1"}
 
 
+@pytest.mark.slow
 def test_the_first_kernel_is_right() -> None:
     """What the first command ends with."""
     pytest.importorskip("torch")

@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("triton")
 
+from tests import forked
+
 ROOT = Path(__file__).parent.parent
 MENDED = """
-import os, sys
-os.environ["TRITON_INTERPRET"] = "1"
 from gemmgen.verification.interpret import interpreter
 interpreter.mend()
 from examples import train_block
@@ -24,10 +24,7 @@ train_block.main()
 
 def trained(*options: str) -> str:
     """What the example prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", MENDED, *options], cwd=ROOT, capture_output=True,
-        text=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
+    done = forked.python(ROOT, "-c", MENDED, *options)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -28,6 +28,7 @@ from gemmgen.select.tuned.tuning_file import beside, read
 from gemmgen.spec.shapes import Shape
 from gemmgen.tables.functions import OPS
 from gemmgen.verification.oracle.error_budget import explain
+from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = str(ROOT / "spec.yaml")
@@ -367,7 +368,10 @@ def test_the_newest_target_without_sm_90(tmp_path: Path) -> None:
     assert gemmgen.explain(spec, "one").target == "sm_89"
 
 
-@pytest.mark.parametrize("shape", ["4096x4096x4096", "1x4096x4096", "333x4097x1023"])
+PICTURED = ("4096x4096x4096", "1x4096x4096", "333x4097x1023")
+
+
+@pytest.mark.parametrize("shape", all_but({PICTURED[1]}, PICTURED))
 def test_a_plot_is_a_picture(capsys, tmp_path: Path, shape: str) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "new.png"

@@ -1,9 +1,6 @@
 """The interpreter of Gluon finds each kind of misuse, in every order, and no other."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +9,7 @@ from gemmgen.verification.gluon.barriers import Barrier
 from gemmgen.verification.gluon.clocks import Clock, Moment
 from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.gluon.policies import POLICIES, Choices, First, Policy, When
-from tests import gluon_faults, gluon_pieces
+from tests import forked, gluon_faults, gluon_pieces
 
 FAULTS = gluon_faults.FAULTS | gluon_pieces.FAULTS
 HARMLESS = gluon_faults.HARMLESS | gluon_pieces.HARMLESS
@@ -24,12 +21,7 @@ SCRIPT = Path(__file__).with_name("gluon_script.py")
 @pytest.fixture(scope="module")
 def said() -> dict[str, list[str]]:
     """By variant, what is said of it in every order."""
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT)],
-        env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-    )
+    done = forked.python(ROOT, SCRIPT)
     assert done.returncode == 0, done.stderr
     found = map(json.loads, done.stdout.splitlines())
     return {one["name"]: one["said"] for one in found}

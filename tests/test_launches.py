@@ -4,8 +4,9 @@ In other processes, for the stand-in stays in one that has it.
 """
 
 import ast
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from gemmgen.verification.mutate.mutants import mutated
 from gemmgen.verification.run.pool import run_launches
 from gemmgen.verification.run.process import Subject
 from tests import folders
+from tests.once import asked, once
 from tests.slow import all_but
 
 ROUNDS = (
@@ -200,7 +202,7 @@ def mutant(hole: Hole) -> str:
     return found[0]
 
 
-def tried(root: Path, names: Collection[str]) -> dict[str, Outcome]:
+def tried(names: Collection[str], root: Path) -> dict[str, Outcome]:
     """Holes, each in a folder of its own, launched on the stand-in."""
     subjects = {}
     for name in names:
@@ -223,18 +225,11 @@ def planted(name: str) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="module")
-def outcome_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Outcome]:
-    """What becomes of a hole; the fast ones are tried at once, and all others."""
-    found: dict[str, Outcome] = {}
-
-    def of(name: str) -> Outcome:
-        if name not in found:
-            root = tmp_path_factory.mktemp("launches")
-            group = [one for one in EVERY if (one in FAST) == (name in FAST)]
-            found.update(tried(root, group))
-        return found[name]
-
-    return of
+def outcomes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Outcome]:
+    """What becomes of each hole whose test runs."""
+    return once(tmp_path_factory, "launches", partial(tried, asked(request)))
 
 
 EVERY = (*HOLES, *PLANTED)
@@ -242,12 +237,10 @@ FAST = {"key without shape", "key without sign", "compiled for another device"}
 
 
 @pytest.mark.parametrize("name", all_but(FAST, EVERY))
-def test_a_launcher_with_a_hole_fails(
-    name: str, outcome_of: Callable[[str], Outcome]
-) -> None:
+def test_a_launcher_with_a_hole_fails(name: str, outcomes: dict[str, Outcome]) -> None:
     if name == "tf32 not noted" and ROUNDS:
         pytest.skip("descriptors of this Triton round by themselves")
-    assert not outcome_of(name).ok
+    assert not outcomes[name].ok
 
 
 @pytest.mark.parametrize("name", all_but({"linear_bias_silu_residual"}, NAMES))

@@ -1,9 +1,5 @@
 """Modules of kernels: what stands for what, models that have them, faults of them."""
 
-import ast
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,15 +11,10 @@ from gemmgen.render import render
 from gemmgen.render.meanings import NameTaken
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
-from tests.once import once
+from tests.cases import names_in, said_by
+from tests.once import asked, once
+from tests.slow import all_but
 
-ROOT = Path(__file__).parent.parent
-SCRIPT = ROOT / "tests" / "layers_script.py"
-NAMES = [
-    node.name
-    for node in ast.parse(SCRIPT.read_text(encoding="utf-8")).body
-    if isinstance(node, ast.FunctionDef) and node.decorator_list
-]
 HEAD = "gemmgen: 1\ntargets: [sm_80]\ndefaults: {op: linear, module: true, dtype: fp64,"
 HEAD += " schedule: tiled, tiles: {m: 16, n: 16, k: 16}}\nkernels:\n"
 SPEC = f"""{HEAD}
@@ -138,28 +129,26 @@ def test_a_module_that_was_edited_or_lost_is_drift(tmp_path: Path) -> None:
         assert file.read_text() == text
 
 
+NAMES = names_in("layers_script")
+FAST = set(NAMES) - {"every_fault_of_a_module_is_found"}
+
+
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What went wrong in each case of the script."""
+def said(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """What went wrong in each case whose test runs."""
     pytest.importorskip("torch")
     pytest.importorskip("triton")
 
     def run(folder: Path) -> dict[str, str]:
         (folder / "spec.yaml").write_text(SPEC)
         builder.build([folder / "spec.yaml"], folder / "made")
-        paths = os.pathsep.join([str(folder), str(ROOT)])
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.layers_script"],
-            cwd=folder, capture_output=True, text=True,
-            env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": paths},
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        lines = (line.partition(" ") for line in done.stdout.splitlines())
-        return {name: ast.literal_eval(text) for name, _, text in lines}
+        return said_by("layers_script", folder, *asked(request))
 
     return once(tmp_path_factory, "layers", run)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", all_but(FAST, NAMES))
 def test_what_a_model_does_with_modules(said: dict[str, str], name: str) -> None:
     assert said[name] == "", said[name]

@@ -1,6 +1,5 @@
 """Kernels as operators of torch, in Triton's interpreter, and their names."""
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,21 +8,27 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from gemmgen.output import builder
-from tests.cases import in_interpreter, names_in, said_by
-from tests.once import once
+from tests.cases import in_interpreter, in_new_process, names_in, said_by
+from tests.once import asked, once
+from tests.slow import all_but
 
 NAMES = names_in("operators_script")
+FAST = set(NAMES) - {"inductor_calls_the_operator"}  # which compiles C++
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What went wrong in each case."""
+def said(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, str]:
+    """What went wrong in each case whose test runs."""
 
-    run = partial(said_by, "operators_script")
+    def run(folder: Path) -> dict[str, str]:
+        return said_by("operators_script", folder, *asked(request))
+
     return once(tmp_path_factory, "operators", run)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", all_but(FAST, NAMES))
 def test_what_torch_does_with_an_operator(said: dict[str, str], name: str) -> None:
     assert said[name] == "", said[name]
 
@@ -191,4 +196,4 @@ heavy = {"torch._dynamo", "torch._inductor", "torch.distributed.tensor", "sympy"
 assert not heavy & (set(sys.modules) - before), heavy & (set(sys.modules) - before)
 """
     before = "import torch, triton, sys; before = set(sys.modules)\n"
-    in_interpreter(home, "-c", before + code)
+    in_new_process(home, "-c", before + code)

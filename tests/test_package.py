@@ -14,6 +14,7 @@ from gemmgen.output.alone import shared_texts
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.run.package import check_package
+from tests import forked
 from tests.slow import all_but
 
 SPEC = """\
@@ -56,9 +57,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def python(home: Path, code: str) -> str:
     """What a script prints that runs beside the folder."""
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=home, capture_output=True, text=True
-    )
+    done = forked.python(home, "-c", code)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -396,6 +396,7 @@ def test_from_end_to_end_with_one_tool_that_finds(
     assert failure.detail.splitlines()[-1].endswith("--sanitize --only one_more")
 
 
+@pytest.mark.slow
 def test_after_a_crash_the_rest_is_run(
     subjects: list[Subject], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

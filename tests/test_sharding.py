@@ -12,7 +12,7 @@ from gemmgen.epilogue.expression import spell
 from gemmgen.epilogue.linearity import linear_in
 from gemmgen.epilogue.parser import compile_epilogue
 from gemmgen.output import builder
-from tests.cases import names_in, said_by
+from tests.cases import in_new_process, names_in, said_by
 from tests.once import once
 
 SPEC = """gemmgen: 1
@@ -140,7 +140,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
     def run(folder: Path) -> dict[str, str]:
         built(folder)
-        return said_by("sharding_script", folder)
+        return said_by("sharding_script", folder, run=in_new_process)
 
     return once(tmp_path_factory, "sharding", run)
 
@@ -154,5 +154,6 @@ def test_what_two_processes_compute(said: dict[str, str], name: str) -> None:
 def test_every_placement_and_a_compiled_model(tmp_path: Path) -> None:
     pytest.importorskip("triton")
     built(tmp_path)
-    for name, wrong in said_by("sharding_script", tmp_path, "all").items():
+    found = said_by("sharding_script", tmp_path, "all", run=in_new_process)
+    for name, wrong in found.items():
         assert wrong == "", f"{name}: {wrong}"

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gemmgen.base.errors import SpecErrors
 from gemmgen.spec.parse import Dtypes, KernelSpec, Spec, parse
 from gemmgen.yaml import reader
+from tests.slow import all_but
 from tests.test_errors import errors_of
 
 ERRORS = Path(__file__).parent / "errors"
@@ -206,7 +207,10 @@ HOSTILE = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+SLOW = {"wrong steps", "wrong tiles", "operands", "wrong kernels"}  # as "unknown keys"
+
+
+@pytest.mark.parametrize("name", all_but(set(HOSTILE) - SLOW, HOSTILE))
 def test_a_hostile_file_is_refused_quickly(name: str) -> None:
     gc.freeze()  # what other tests left behind is no work of this one
     start = time.process_time()

@@ -8,7 +8,7 @@ pytest.importorskip("torch")
 pytest.importorskip("triton")
 
 from gemmgen.output import builder
-from tests.cases import in_interpreter, names_in, said_by
+from tests.cases import in_new_process, names_in, said_by
 from tests.once import once
 
 pytestmark = pytest.mark.slow  # test_backward.py is not, nor verify, which compiles too
@@ -91,6 +91,6 @@ except Exception as error:
     assert "nothing can be" in str(error), error
 print(*[one for one in traced if one.startswith("made")])
 """
-    told = in_interpreter(tmp_path, "-c", code, TRITON_INTERPRET="0")
+    told = in_new_process(tmp_path, "-c", code, interpret=False)
     parts = ("forward", "grad_epilogue", "grad_x", "grad_w")
     assert told.split() == [f"made_up.up_{part}.default" for part in parts]

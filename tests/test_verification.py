@@ -54,19 +54,31 @@ def verify(spec: Path, *options: str) -> int:
     return main(["verify", str(spec), "--cpu", "--seed", "1", *options])
 
 
-def test_healthy_kernels_pass_every_check(spec: Path, capsys) -> None:
+@pytest.mark.parametrize(
+    ("only", "kernels"),
+    [
+        ("first", ["first"]),
+        pytest.param("*", ["first", "second"], marks=pytest.mark.slow),
+    ],
+)
+def test_healthy_kernels_pass_every_check(
+    only: str, kernels: list[str], spec: Path, capsys
+) -> None:
     report = spec.with_name("report.xml")
-    assert verify(spec, "--format", "json", "--report", str(report)) == 0
+    options = ("--only", only, "--format", "json", "--report", str(report))
+    assert verify(spec, *options) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["ok"] and told["environment"]["device"] == "cpu"
     found = [(one["kernel"], one["check"], one["status"]) for one in told["outcomes"]]
     assert found == [
         (kernel, check, "passed")
-        for kernel in ("first", "second")
+        for kernel in kernels
         for check in ("drift", "compiled", "launches", "properties")
     ]
     suite = ElementTree.parse(report).getroot()
-    assert [case.get("classname") for case in suite] == ["first"] * 4 + ["second"] * 4
+    assert [case.get("classname") for case in suite] == [
+        kernel for kernel in kernels for _ in range(4)
+    ]
     assert not list(suite.iter("failure"))
 
 

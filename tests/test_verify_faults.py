@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from gemmgen.spec.parse import parse
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.run import pool, process, worker
 from tests import folders
-from tests.once import once
+from tests.once import asked, once
 from tests.slow import all_but
 
 SPEC = """
@@ -214,14 +214,7 @@ def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Outcome]:
     """The healthy and faulty kernels of the tests that run, verified in one go."""
-    wanted = [
-        test.callspec.params["name"]
-        for test in request.session.items
-        if isinstance(test, pytest.Function)
-        and test.path == request.path
-        and "outcomes" in test.fixturenames
-    ]
-    return once(tmp_path_factory, "verify", partial(verified, wanted))
+    return once(tmp_path_factory, "verify", partial(verified, asked(request)))
 
 
 def verified(names: Sequence[str], root: Path) -> dict[str, Outcome]:
@@ -236,7 +229,8 @@ def verified(names: Sequence[str], root: Path) -> dict[str, Outcome]:
     return dict(zip(names, found, strict=True))
 
 
-@pytest.mark.parametrize("name", all_but({"layer", "pair"}, PLANS))
+@pytest.mark.slow  # as in test_verification.py
+@pytest.mark.parametrize("name", PLANS)
 def test_a_healthy_kernel_passes(name: str, outcomes: dict[str, Outcome]) -> None:
     outcome = outcomes[name]
     assert (outcome.status, outcome.detail) == ("passed", "")
@@ -308,7 +302,7 @@ def test_a_kernel_that_hangs_is_ended(
     hang = Fault("plain", check, clock.hang("True") + check)
     subjects = [
         subject(tmp_path / "hang", PLANS["plain"], partial(planted, hang)),
-        subject(tmp_path / "fine", PLANS["double"]),
+        replace(subject(tmp_path / "fine", PLANS["double"]), file="tiled"),
     ]
     monkeypatch.setattr(pool, "_cores", lambda: 1)
     done: list[Outcome] = []
@@ -318,6 +312,7 @@ def test_a_kernel_that_hangs_is_ended(
     assert done == found
 
 
+@pytest.mark.slow
 def test_a_kernel_that_takes_too_much_memory_is_ended(
     tmp_path: Path, clock: HangClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,7 +335,8 @@ def test_a_kernel_that_takes_too_much_memory_is_ended(
 def test_what_does_not_compile_is_told_apart(tmp_path: Path) -> None:
     wrong = Fault("plain", "tl.zeros((BLOCK_M, BLOCK_N)", "tl.zeros((BLOCK_M, 3)")
     one = subject(tmp_path / "own", PLANS["plain"], partial(planted, wrong))
-    compiled, *_ = pool.run_checks([one], "cpu", "quick", 7)
+    order = {"path": str(one.path), "share": (0, 1)}
+    compiled = worker._compiled(one.plan, order, print)
     assert (compiled.check, compiled.status) == ("compiled", "compile error")
 
 
@@ -392,8 +388,6 @@ def test_draws_do_not_depend_on_how_many_share_a_kernel(tmp_path: Path) -> None:
 def test_deep_tries_first_what_failed_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dataclasses import replace
-
     import torch
 
     from gemmgen.verification.basics.failure import Fault as Failure

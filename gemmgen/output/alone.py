@@ -22,9 +22,10 @@ def shared_texts() -> Mapping[str, str]:
 
 def write(folder: Path, texts: Mapping[str, str]) -> None:
     """Write files of these names, and the folders that they lie in."""
-    for name, text in texts.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+    paths = {folder / name: text for name, text in texts.items()}
+    for parent in dict.fromkeys(path.parent for path in paths):
+        parent.mkdir(parents=True, exist_ok=True)
+    for path, text in paths.items():
         path.write_text(text, encoding="utf-8")
 
 

@@ -7,6 +7,7 @@ import ast
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gemmgen.base.ast_edits import Edit
 from gemmgen.render.parts import GRAD_EPILOGUE
@@ -92,13 +93,23 @@ def mutated(
     """A module with each edit made once wherever it applies in `wanted` statements."""
     body = ast.parse(source).body
     texts = [ast.unparse(statement) for statement in body]
-    nodes = [list(_nodes(one)) if wanted(one) else [] for one in body]
+    slots = [
+        list(_slots(body, at)) if wanted(one) else [] for at, one in enumerate(body)
+    ]
     seen = {_joined(texts)}
     for family, edit in edits:
         for at, statement in enumerate(body):
-            for place in range(sum(edit(node) is not None for node in nodes[at])):
-                changed, node, line = _edited(statement, edit, place)
-                text = _joined([*texts[:at], changed, *texts[at + 1 :]])
+            for holder, key in slots[at]:
+                node = holder[key]
+                new = edit(node)
+                if new is None:
+                    continue
+                line = getattr(node, "lineno", 0)
+                # A copy, for it may be a part of the node, which keeps its place.
+                new = ast.copy_location(copy.copy(new), node)
+                holder[key] = ast.fix_missing_locations(new)
+                text = _joined([*texts[:at], ast.unparse(body[at]), *texts[at + 1 :]])
+                holder[key] = node
                 if text not in seen:
                     seen.add(text)
                     yield Mutated(family, line, text, statement, node)
@@ -142,35 +153,18 @@ def _same_in_whole_lines(family: str, schedule: str | None) -> str | None:
     return _WHOLE_LINES if described and family == "last of K lost" else None
 
 
-def _nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Every node in reading order."""
-    yield tree
-    for child in ast.iter_child_nodes(tree):
-        yield from _nodes(child)
+def _slots(holder: Any, key: Any) -> Iterator[tuple[Any, Any]]:
+    """Where a node and every one below it hang, in reading order.
 
-
-class _Replace(ast.NodeTransformer):
-    """Replaces the node at one place of those that an edit applies to."""
-
-    def __init__(self, edit: Edit, place: int) -> None:
-        self.edit = edit
-        self.left = place
-        self.line = 0
-        self.node: ast.AST = ast.Pass()
-
-    def visit(self, node: ast.AST) -> ast.AST:
-        new = self.edit(node)
-        if new is not None:
-            self.left -= 1
-            if self.left == -1:
-                self.line, self.node = getattr(node, "lineno", 0), node
-                return ast.copy_location(new, node)
-        return self.generic_visit(node)
-
-
-def _edited(statement: ast.stmt, edit: Edit, place: int) -> tuple[str, ast.AST, int]:
-    """The text with the edit made at its `place`-th opportunity; the node, its line."""
-    replace = _Replace(edit, place)
-    mutated = replace.visit(copy.deepcopy(statement))
-    text = ast.unparse(ast.fix_missing_locations(mutated))
-    return text, replace.node, replace.line
+    In a list, or among the attributes of another node, by `key`: so another one takes
+    its place without a copy of all that is around it.
+    """
+    yield holder, key
+    node = holder[key]
+    for name, value in ast.iter_fields(node):
+        if isinstance(value, list):
+            for at, item in enumerate(value):
+                if isinstance(item, ast.AST):
+                    yield from _slots(value, at)
+        elif isinstance(value, ast.AST):
+            yield from _slots(vars(node), name)

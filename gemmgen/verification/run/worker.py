@@ -4,6 +4,7 @@ Before each example it writes a line that names it, then one with the outcome.
 """
 
 import base64
+import gc
 import importlib
 import json
 import os
@@ -61,6 +62,7 @@ def main() -> None:
     # Takes seconds, and comes before the first job may be known.
     for module in _SLOW:
         importlib.import_module(module)
+    gc.freeze()  # these stay, and are more than all that collections have to look at
     mended = False
     for line in jobs:
         order = json.loads(line)
