@@ -192,6 +192,18 @@ def test_grids_have_as_many_programs_as_cuda_allows() -> None:
             hardware.check_grid(grid)
 
 
+def test_an_unrolled_loop_does_not_end_before_it_begins() -> None:
+    """Which a GPU would not notice: it takes such a length for a huge one."""
+    turns: list[int] = []
+    ranged = interpreter._checked_range(range)
+    for end in (5, 0, -1):
+        turns.append(len(ranged(0, end, 2)))
+    assert turns == [3, 0, 0]
+    assert [*ranged(3, 3, loop_unroll_factor=4)] == []
+    with pytest.raises(hardware.Refused, match="from 3 to 2, and on from there"):
+        ranged(3, 2, loop_unroll_factor=4)
+
+
 def converted(values: np.ndarray, source: tl.dtype, target: tl.dtype) -> torch.Tensor:
     data = interpreter._cast(None, TensorHandle(values, source), target).data
     if target == tl.bfloat16:

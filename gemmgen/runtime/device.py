@@ -99,8 +99,9 @@ def streamed(
     offs = rows[:, None] + offs_k[None, :] * stride
     products = tl.zeros(offs.shape, dtype=ACC)
     step = tl.full((), BLOCK_K, INDEX)
-    # Unrolled, so that every thread has the loads of four blocks under way.
-    for k in tl.range(0, k_end - k_begin, BLOCK_K, loop_unroll_factor=4):
+    # Unrolled, so that every thread has the loads of four blocks under way. Such a loop
+    # must not have a negative length, as a split that is left without blocks has.
+    for k in tl.range(0, max(k_end - k_begin, 0), BLOCK_K, loop_unroll_factor=4):
         mask_k = offs_k < k_end - k
         one = tl.load(row_ptr + row_offs, mask=mask_k, other=0.0)
         each = tl.load(ptr + offs, mask=mask[:, None] & mask_k[None, :], other=0.0)

@@ -26,6 +26,16 @@ def check_grid(grid: Sequence[int]) -> None:
             raise Refused(f"the grid has {count} programs along {axis}, of {most}")
 
 
+def check_unrolled(start: int, end: int) -> None:
+    """Raise `Refused` for an unrolled loop that ends before it begins.
+
+    The number of its turns is divided as that of a loop that has some (MLIR's
+    `loopUnrollByFactor`), and what remains is huge.
+    """
+    if end < start:
+        raise Refused(f"an unrolled loop goes from {start} to {end}, and on from there")
+
+
 def check_described(matrix: Any, block: Sequence[int]) -> None:
     """Raise `Refused` unless a tensor map can be made of a tensor and its block."""
     for problem in _problems(matrix, block):

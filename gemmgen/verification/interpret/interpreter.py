@@ -90,6 +90,8 @@ def _patch_once(patch: Any) -> Any:
         if languages not in _State.patched:
             _State.patched.add(languages)
             patch(fn)
+            for language in seen:
+                language.range = _checked_range(language.range)
             # NumPy 2.4 refuses int() of an array that has an axis.
             tl.core.tensor.__index__ = lambda self: int(self.handle.data.item())
         return contextlib.ExitStack()
@@ -167,6 +169,16 @@ def converted(fn: Any, name: str, value: Any) -> Any:
     wide = any(word in told for word in ("float64", "fp64"))
     dtype, kind = (tl.float64, np.float64) if wide else (tl.float32, np.float32)
     return tl.tensor(TensorHandle(np.array([value], dtype=kind), dtype), dtype)
+
+
+def _checked_range(ranged: Any) -> Any:
+    def checked(*bounds: Any, loop_unroll_factor: Any = None, **options: Any) -> Any:
+        found = ranged(*bounds, **options)
+        if loop_unroll_factor is not None:
+            hardware.check_unrolled(found.start, found.stop)
+        return found
+
+    return checked
 
 
 def _checked_load(load: Any) -> Any:

@@ -47,11 +47,14 @@ def sizes_for(table: Any, draw: random.Random) -> Iterator[Sizes]:
         yield _whole([4 * _drawn(draw, 2**20) for _ in range(3)], draw)
     for axis in range(3):
         yield _whole([0 if i == axis else _drawn(draw, MOST) for i in range(3)], draw)
-    for row in table:
-        if SCHEDULES[row.schedule].memory_bound:  # a program for every few lines
-            for more in (0, 1):
-                yield 1, MOST * row.n + more, 1
-                yield MOST * row.m + more, 1, 1
+    # A program for every few lines: beyond, the last row may have tiles of more lines.
+    streams = [row for row in table if SCHEDULES[row.schedule].memory_bound]
+    high = MOST * max(row.m for row in (*streams, table[-1]))
+    wide = MOST * max(row.n for row in (*streams, table[-1]))
+    for row in streams:
+        for more in (0, 1):
+            yield 1, min(MOST * row.n + more, wide), 1
+            yield min(MOST * row.m + more, high), 1, 1
 
 
 def _of_layer(row: Any, draw: random.Random) -> Iterator[Sizes]:
