@@ -99,7 +99,7 @@ FAULTS = [
     ("grad_epilogue", "grad_bias_sums +=", "grad_bias_sums ="),
     ("backward", "(grad_acc, w)", "(grad_acc * 0, w)"),
     ("backward", "needs_x or needs_w", "needs_x"),
-    ("../_runtime/gradients/elementwise", "made.sum(0)", "made[0]"),
+    ("../_runtime/gradients/elementwise", "stored.sum(0)", "stored[0]"),
     ("../_runtime/gradients/function", "ctx.needs_input_grad[2:]", "[False] * 9"),
 ]
 FAST = {FAULTS[0], FAULTS[3]}

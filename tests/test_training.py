@@ -62,7 +62,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from made._runtime import checks
 
 checks.check_device = lambda *_: None
-assert made.up.__code__.co_name == "remembering"
+assert "repeats" in made.up.__code__.co_names, "this one has no cache"
 
 def inputs():
     sizes = (2, 5, 32), (24, 32), (24,)
