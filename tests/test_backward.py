@@ -55,6 +55,7 @@ def test_gradients_in_fp64_are_those_of_finite_differences(tmp_path: Path) -> No
     assert judged(tmp_path / "generated", spec) == ""
 
 
+@pytest.mark.slow  # as those that are added to others
 def test_gradients_in_bf16_are_within_the_bound(built: tuple[Path, Path]) -> None:
     assert judged(*built) == ""
 

@@ -18,6 +18,7 @@ from gemmgen.cli import commands, terminal
 from gemmgen.cli.main import main
 from gemmgen.output.changes import State
 from gemmgen.output.folder import SHARED
+from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -238,7 +239,9 @@ sys.exit(__main__.main())
 """
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "sent", all_but({signal.SIGINT}, [signal.SIGINT, signal.SIGTERM])
+)
 def test_control_c_ends_a_build_cleanly(home: Path, sent: signal.Signals) -> None:
     """The real signal, while workers run; nothing is written, no traceback is shown."""
     many = "\n".join(f"  - {{name: k{i}, op: linear, dtype: bf16}}" for i in range(40))

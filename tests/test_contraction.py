@@ -155,6 +155,7 @@ for variant in subject.variants(plan, module, cpu):
 """
 
 
+@pytest.mark.slow
 def test_kernels_of_all_schedules_compute_it(tmp_path: Path) -> None:
     (tmp_path / "spec.yaml").write_text(
         "gemmgen: 1\ntargets: [sm_90]\nkernels:\n  - name: mlp\n"

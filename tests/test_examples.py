@@ -12,6 +12,8 @@ pytest.importorskip("triton")
 
 from tests import forked
 
+pytestmark = pytest.mark.slow  # tests/test_layers.py has smaller models
+
 ROOT = Path(__file__).parent.parent
 MENDED = """
 from gemmgen.verification.interpret import interpreter
@@ -33,18 +35,15 @@ def trained(*options: str) -> str:
     "options",
     [
         ("--steps", "2", "--width", "32", "--dtype", "fp32"),
-        pytest.param(("--steps", "4", "--dtype", "bf16"), marks=pytest.mark.slow),
-        pytest.param(
-            ("--steps", "3", "--dtype", "fp32", "--compile"), marks=pytest.mark.slow
-        ),
-        pytest.param(("--width", "32", "--dtype", "fp32"), marks=pytest.mark.slow),
+        ("--steps", "4", "--dtype", "bf16"),
+        ("--steps", "3", "--dtype", "fp32", "--compile"),
+        ("--width", "32", "--dtype", "fp32"),
     ],
 )
 def test_a_block_is_trained(options: tuple[str, ...]) -> None:
     assert "gradients at most" in trained(*options)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--compile",)])
 def test_a_block_is_shared(options: tuple[str, ...]) -> None:
     """As tests/sharding_script.py does with its layers alone."""

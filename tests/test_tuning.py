@@ -181,6 +181,7 @@ def test_nothing_measured_decides_nothing() -> None:
     assert rules_for(untuned()["linear_bf16"], H200, {}) == ([], [])
 
 
+@pytest.mark.slow
 def test_the_first_table_is_for_descriptors_and_ends_for_every_triton() -> None:
     plan = untuned()["linear_bf16"]
     rules, others = rules_for(plan, H200, timed(plan, *SHAPES))
