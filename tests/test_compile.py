@@ -71,6 +71,10 @@ def test_kernel_compiles_as_planned(name: str) -> None:
         over = one.predicted_bytes - one.shared_bytes
         if one.tile.schedule == "tiled":
             assert over == 0 or one.predicted_bytes == scratch
+        elif (
+            one.tile.schedule == "gemv"
+        ):  # a row is ordered before it is widened, or after
+            assert 0 <= over <= max(128, one.predicted_bytes // 2)
         elif one.tile.schedule != "persistent":
             assert 0 <= over <= 128 or one.predicted_bytes == scratch
 
