@@ -21,6 +21,16 @@ _FORM = re.compile(f"{_SIZE}x{_SIZE}x{_SIZE}")
 _LAYER = re.compile(f"(?:{_SIZE}x)?{_SIZE}x{_SIZE}")
 
 
+class Layer(NamedTuple):
+    """A layer's own sizes, N and K, whatever the rows."""
+
+    n: int
+    k: int
+
+    def __str__(self) -> str:
+        return f"{self.n}x{self.k}"
+
+
 class Shape(NamedTuple):
     """The sizes of C [M, N] = A [M, K] · B [K, N]."""
 
@@ -33,6 +43,11 @@ class Shape(NamedTuple):
         """M, N, K."""
         return self.m, self.n, self.k
 
+    @property
+    def layer(self) -> Layer:
+        """N and K."""
+        return Layer(self.n, self.k)
+
     def __str__(self) -> str:
         return f"{self.m}x{self.n}x{self.k}"
 
@@ -40,16 +55,6 @@ class Shape(NamedTuple):
     def flops(self) -> int:
         """Multiplications and additions of the product."""
         return 2 * self.m * self.n * self.k
-
-
-class Layer(NamedTuple):
-    """A layer's own sizes, N and K, whatever the rows."""
-
-    n: int
-    k: int
-
-    def __str__(self) -> str:
-        return f"{self.n}x{self.k}"
 
 
 def parse(text: str) -> Shape:
@@ -91,7 +96,7 @@ class Form(NamedTuple):
 
 
 SHAPES = Form("shape", "512x512x4096", parse, lambda shape: shape)
-LAYERS = Form("layer", "4096x14336", parse_layer, lambda shape: shape[1:])
+LAYERS = Form("layer", "4096x14336", parse_layer, lambda shape: shape.layer)
 
 
 def read(

@@ -45,7 +45,7 @@ def course_of(
             tile: at for tile, at in each.items() if not spills(tile, plan.product)
         }
         for shape, each in times.items()
-        if (shape.n, shape.k) == layer
+        if shape.layer == layer
     }
     known = {rows: each for rows, each in sorted(known.items()) if each}
     return Course(plan, target, layer, known) if known else None

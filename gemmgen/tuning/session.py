@@ -22,7 +22,7 @@ from gemmgen.select.tuned.costs import costed_as
 from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec import shapes
-from gemmgen.spec.shapes import Layer, Shape
+from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.costs import kinds, with_costs
 from gemmgen.tuning.growing import Growing
 from gemmgen.tuning.layers import ladder, with_pins
@@ -87,8 +87,9 @@ def _settle(
 ) -> None:
     """Write the file, and what layers gain by the choice that follows from it."""
     rewrite(path, tuning)
-    target = TARGETS[tuning.target]
-    rewrite(path, with_pins(tuning, _plans(specs), target, on_fitted))
+    if any(one.layers for one in tuning.kernels.values()):
+        target = TARGETS[tuning.target]
+        rewrite(path, with_pins(tuning, _plans(specs), target, on_fitted))
 
 
 def _plans(specs: Sequence[Path]) -> dict[str, Plan]:
@@ -106,7 +107,7 @@ class _Trials:
     ) -> None:
         self.plans, self.target, self.device = plans, target, Gpu()
         self.layers = {
-            name: {Layer(*shape[1:]) for shape in its} for name, its in layers.items()
+            name: {shape.layer for shape in its} for name, its in layers.items()
         }
 
     def of(self, name: str) -> Trial:
@@ -116,7 +117,7 @@ class _Trials:
     def race(self, trial: Trial, shape: Shape) -> Mapping[Tile, float]:
         """The times at a shape; of a layer also that of the tile that calls take."""
         name = trial.plan.name
-        if Layer(*shape[1:]) not in self.layers.get(name, ()):
+        if shape.layer not in self.layers.get(name, ()):
             return trial.race(shape)
         usual = otherwise(self.plans[name], shape, self.target).tile
         return trial.race(shape, [usual])
@@ -204,7 +205,7 @@ def _begun(
     for name, its in layers.items():
         if name in wanted:
             was = kernels.get(name, Measured((), (), {}))
-            new = {Layer(*shape[1:]): () for shape in its}
+            new = {shape.layer: () for shape in its}
             kernels[name] = replace(was, layers={**new, **was.layers})
     return replace(before, target=target.name, made=made, kernels=kernels)
 

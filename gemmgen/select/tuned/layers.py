@@ -65,7 +65,7 @@ def read_layers(node: Node, mistakes: Mistakes) -> dict[Layer, tuple[Pin, ...]]:
     found = {}
     for text, each in entries(node, "layers", mistakes):
         try:
-            layer = Layer(*parse_layer(text)[1:])
+            layer = parse_layer(text).layer
             if text != str(layer):
                 raise ValueError(f"a layer here is N x K alone: {layer}")
         except ValueError as error:

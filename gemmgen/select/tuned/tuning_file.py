@@ -34,7 +34,7 @@ from gemmgen.select.tuned.tuning_values import (
     tile_of,
 )
 from gemmgen.spec import shapes
-from gemmgen.spec.shapes import Layer, Shape
+from gemmgen.spec.shapes import Shape
 from gemmgen.yaml.reader import file_bytes, load
 from gemmgen.yaml.tree import UNKNOWN, Node
 
@@ -79,7 +79,7 @@ class Measured:
         return {
             shape: times
             for shape, times in self.times.items()
-            if Layer(shape.n, shape.k) not in self.layers
+            if shape.layer not in self.layers
         }
 
 
