@@ -14,12 +14,20 @@ from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Rates, Tile
 from gemmgen.select.plan import Plan, load, plans
 from gemmgen.select.tuned import tuning_file
-from gemmgen.select.tuned.costs import Cost, Costs, costs_text, kind_of, read_costs
+from gemmgen.select.tuned.costs import (
+    MOST,
+    Cost,
+    Costs,
+    costs_text,
+    kind_of,
+    read_costs,
+)
 from gemmgen.select.tuned.decision_list import ANY, Rule
 from gemmgen.select.tuned.tile_text import parse_tile
 from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.parse import read
-from gemmgen.tuning.costs import LEAST, MOST, costs_of, kinds
+from gemmgen.tuning import costs as tuning_costs
+from gemmgen.tuning.costs import LEAST, costs_of, kinds
 from gemmgen.tuning.fit import Sample, fitted
 from gemmgen.tuning.spread import spread
 from gemmgen.yaml.reader import load as load_yaml
@@ -113,6 +121,25 @@ def test_regret_is_that_of_shapes_left_out() -> None:
     assert regret.shapes == 15 and regret.mean <= regret.percentile <= regret.worst
     assert regret.mean < 0.01
     assert str(regret).startswith(f"{regret.mean:.1%} slower than the fastest tile")
+
+
+def test_a_kernel_that_cannot_have_some_tiles_gets_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tuning_costs, "MOST", 3)
+    best, _ = costs_of(samples(60), 132)
+    lacking = {*list(best.tiles)[:2]}
+    costs, _ = costs_of(samples(60), 132, [lambda tile: tile not in lacking])
+    assert len(best.tiles) == 3 and list(costs.tiles)[:3] == list(best.tiles)
+    assert len([tile for tile in costs.tiles if tile not in lacking]) == 3
+
+
+def test_a_table_has_the_first_tiles_that_a_kernel_can_have() -> None:
+    sides = [(m, n) for n in (128, 64) for m in (16, 32, 64, 128)]
+    texts = [f"tma {m}x{n}x{k} s2 w4" for m, n in sides for k in (64, 128, 32)]
+    costs = Costs(RATES, dict.fromkeys(map(parse_tile, texts), Cost(0.3, 0.9, 5, 4e-5)))
+    whole = [row.tile for row in one(SPEC, "plain", {"bf16": costs}).rows if row.timed]
+    assert len(texts) > MOST and whole == list(costs.tiles)[:MOST]
 
 
 def test_a_tile_that_was_never_tried_is_not_taken_for_slow() -> None:
@@ -231,6 +258,9 @@ def test_shapes_are_spread_the_same_way_each_time() -> None:
     rows = [s.m for s in found]
     assert min(rows) < 8 and max(rows) > 4096
     assert 40 <= sum(48 <= m <= 1536 for m in rows) <= 90
+    assert sum(m & (m - 1) == 0 or m % 3 == 0 for m in rows) >= 40
+    wide = [s.n for s in found if s.n > 2048]
+    assert sum(n % 256 == 0 for n in wide) >= len(wide) // 2
 
 
 def test_a_spec_anywhere_has_the_costs_that_come_with_gemmgen(tmp_path: Path) -> None:

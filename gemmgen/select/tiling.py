@@ -15,7 +15,7 @@ from gemmgen.select.listed_tiles import completed, misfits, serving
 from gemmgen.select.model_table import describes_operands
 from gemmgen.select.schedule_tiles import holds, schedule_tiles
 from gemmgen.select.table import Row, Table, pinned, row
-from gemmgen.select.tuned.costs import Costs
+from gemmgen.select.tuned.costs import MOST, Costs
 from gemmgen.select.tuned.tuning_file import Measured
 from gemmgen.spec.parse import KernelSpec
 from gemmgen.spec.schema import AUTO
@@ -114,27 +114,37 @@ def _rows_with_costs(
     product: Product,
     target: Target,
 ) -> tuple[Row, ...]:
-    """Rows of the tiles whose costs are known, with as many stages as fit here.
-
-    A persistent loop that waits for operands [m, n] overlaps less than what was timed.
-    """
+    """Rows of the first tiles whose costs are known that this kernel can have."""
     if costs is None:
         return ()
-    found = []
+    usable = serving(spec, product, target)
+    found: list[Row] = []
     for timed in costs.tiles:
-        depths = (replace(timed, stages=count) for count in range(timed.stages, 1, -1))
-        tile = next((one for one in depths if fits(one, product, target)), None)
-        if (
-            tile
-            and tile.schedule in serving(spec, product, target)
-            and not spills(tile, product)
-            and holds(tile, product, target, epilogue.live_tiles)
-            and not why_not_compiled(tile, product, target)
-            and not (product.matrix_bytes and _waits_for_operands(tile))
-        ):
+        tile = with_costs_of(timed, product, epilogue.live_tiles, target)
+        if tile and tile.schedule in usable and len(found) < MOST:
             cost = costs.timed(tile, product, timed)
             found.append(Row(target.architecture, None, None, tile, timed=cost))
     return tuple(found)
+
+
+def with_costs_of(
+    timed: Tile, product: Product, live_tiles: int, target: Target
+) -> Tile | None:
+    """A tile that was timed, with as many stages as fit here; None if it serves badly.
+
+    A persistent loop that waits for operands [m, n] overlaps less than what was timed.
+    """
+    depths = (replace(timed, stages=count) for count in range(timed.stages, 1, -1))
+    tile = next((one for one in depths if fits(one, product, target)), None)
+    if (
+        tile is None
+        or spills(tile, product)
+        or not holds(tile, product, target, live_tiles)
+        or why_not_compiled(tile, product, target)
+        or (product.matrix_bytes and _waits_for_operands(tile))
+    ):
+        return None
+    return tile
 
 
 def _waits_for_operands(tile: Tile) -> bool:

@@ -1,20 +1,20 @@
 """What tiles of a kind of product cost, by all times that a tuning file has of it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules import schedule_of
+from gemmgen.schedules import schedule_of, why_not
+from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import GROUP_M, Tile
 from gemmgen.select.plan import Plan
-from gemmgen.select.tuned.costs import Costs, costed_as
+from gemmgen.select.tiling import with_costs_of
+from gemmgen.select.tuned.costs import MOST, Costs, costed_as
 from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.tuning.candidates import AS_SLOW, KEPT, searched
 from gemmgen.tuning.fit import Sample, fitted
 
-MOST = 16
-"""Tiles that are chosen from."""
 LEAST = 40
 """Shapes of which times are needed: below, constants follow single times."""
 _ROWS, _COLUMNS = 2, 16
@@ -23,6 +23,11 @@ _CALL = 8e-6
 """Seconds that a call takes the CPU (benchmarks/speed/triton_versions.md)."""
 _HELD_OUT = 4
 """Every so manieth shape is left out of a fit that is only judged by those."""
+
+Has = Callable[[Tile], bool]
+"""Whether a kernel can have a tile."""
+Loss = Callable[[Sequence[Tile]], float]
+"""What is lost in all if the choice is among some tiles."""
 
 
 @dataclass(frozen=True)
@@ -83,28 +88,44 @@ def with_costs(
     """The tuning file with what its times say of costs; `on_step` hears how well."""
     costs = dict(tuning.costs)
     for kind, samples in kinds(plans, target, tuning.kernels).items():
-        costs[kind], regret = costs_of(samples, target.sms)
+        mine = [one for one in plans.values() if costed_as(one.product) == kind]
+        having = [partial(_has, plan=plan, target=target) for plan in mine]
+        costs[kind], regret = costs_of(samples, target.sms, having)
         if on_step:
             on_step(f"costs of {kind}: {regret}")
     return replace(tuning, costs=costs)
 
 
-def costs_of(samples: Sequence[Sample], sms: int) -> tuple[Costs, Regret]:
+def _has(tile: Tile, plan: Plan, target: Target) -> bool:
+    """Whether a kernel can have a tile whose costs are known."""
+    kernel = Kernel(plan.layout, plan.product, target)
+    live_tiles = plan.epilogue.live_tiles
+    serves = why_not(tile.schedule, kernel) is None
+    return serves and bool(with_costs_of(tile, plan.product, live_tiles, target))
+
+
+def costs_of(
+    samples: Sequence[Sample], sms: int, kernels: Collection[Has] = ()
+) -> tuple[Costs, Regret]:
     """The costs of the tiles that lose least, and the regret of others so made.
 
-    Those come from the samples that are not judged; the costs come from all.
+    Those come from the samples that are not judged; the costs come from all. Of the
+    `kernels`, which tell whether they can have a tile, each gets `MOST` if it can.
     """
     judged = samples[::_HELD_OUT]
     rest = [sample for sample in samples if sample not in judged]
     regret = _regret(_chosen(rest, sms), judged, sms)
-    return _chosen(samples, sms), regret
+    return _chosen(samples, sms, kernels), regret
 
 
-def _chosen(samples: Sequence[Sample], sms: int) -> Costs:
+def _chosen(
+    samples: Sequence[Sample], sms: int, kernels: Collection[Has] = ()
+) -> Costs:
     """The costs of the best `MOST` tiles, found one by one.
 
     Each time the tile is added with which the choice among all so far loses least; then
-    each is replaced by another as long as that loses less.
+    each is replaced by another as long as that loses less. Behind them come as many
+    more as make up for those that some of the kernels cannot have.
     """
     tiles = list(dict.fromkeys(tile for each in samples for tile in each.times))
     costs = fitted(samples, tiles, sms)
@@ -112,7 +133,6 @@ def _chosen(samples: Sequence[Sample], sms: int) -> Costs:
         {tile: _predicted(costs, each, tile, sms) for tile in tiles} for each in samples
     ]
     losses = [{tile: _weighed(each, tile) for tile in tiles} for each in samples]
-    kept: list[Tile] = []
 
     def loss(chosen: Sequence[Tile]) -> float:
         """What is lost in all if the choice is among these."""
@@ -121,8 +141,24 @@ def _chosen(samples: Sequence[Sample], sms: int) -> Costs:
             for times, lost in zip(predicted, losses, strict=True)
         )
 
-    for _ in range(min(MOST, len(tiles))):
-        kept.append(min(_others(tiles, kept), key=lambda tile: loss([*kept, tile])))
+    kept = _exchanged(_grown([], tiles, loss), tiles, loss)
+    for has in kernels:
+        fit = list(filter(has, tiles))
+        grown = _grown([tile for tile in kept if tile in fit][:MOST], fit, loss)
+        kept += [tile for tile in grown if tile not in kept]
+    return fitted(samples, kept, sms)
+
+
+def _grown(kept: Sequence[Tile], tiles: Sequence[Tile], loss: Loss) -> list[Tile]:
+    """Those kept, and so many of the tiles that they are `MOST`, one by one."""
+    grown = list(kept)
+    while len(grown) < MOST and (others := _others(tiles, grown)):
+        grown.append(min(others, key=lambda tile: loss([*grown, tile])))
+    return grown
+
+
+def _exchanged(kept: list[Tile], tiles: Sequence[Tile], loss: Loss) -> list[Tile]:
+    """Those kept, each replaced by another as long as that loses less."""
     improved = len(kept) < len(tiles)
     while improved:
         improved = False
@@ -131,7 +167,7 @@ def _chosen(samples: Sequence[Sample], sms: int) -> Costs:
             best = min(_others(tiles, rest), key=lambda tile: loss([*rest, tile]))
             if loss([*rest, best]) < loss(kept):
                 kept, improved = [*rest, best], True
-    return fitted(samples, kept, sms)
+    return kept
 
 
 def _others(tiles: Sequence[Tile], kept: Sequence[Tile]) -> list[Tile]:

@@ -10,7 +10,13 @@ _ROWS, _LONGEST = (2, 16384), 28672
 _FEW = (48, 1536)
 """... but every second M is among these, where a choice among tiles matters most."""
 _LINE = 64
-"""What N and K are multiples of."""
+"""What N and K are multiples of..."""
+_WIDTH = 8
+"""... those of every other pair of shapes also of an eighth of the power of two below,
+as the widths of models are: 4096, 4608, 5120 and so on up to 8192..."""
+_BATCH = 2
+"""... and M of every other four of a half, as batches and lengths of texts are. There
+whole waves of tiles, or a tile more, decide, which other sizes seldom meet."""
 _MOST_FLOPS = 2e12
 """2 M N K at most: three milliseconds of an H200."""
 _BASES = (3, 5, 7)
@@ -31,6 +37,10 @@ def _shapes(start: int, least: int) -> Iterator[Shape]:
         m = round(_between(_FEW if place % 2 else _ROWS, along[0]))
         sides = (_between((least, _LONGEST), share) for share in along[1:])
         n, k = (_LINE * round(side / _LINE) for side in sides)
+        if place // 2 % 2:
+            n, k = (_LINE * round(_rounded(side, _WIDTH) / _LINE) for side in (n, k))
+        if place // 4 % 2:
+            m = _rounded(m, _BATCH)
         if 2 * m * n * k <= _MOST_FLOPS:
             yield Shape(m, n, k)
 
@@ -38,6 +48,12 @@ def _shapes(start: int, least: int) -> Iterator[Shape]:
 def _between(ends: tuple[int, int], share: float) -> float:
     low, high = ends
     return float(low * (high / low) ** share)
+
+
+def _rounded(size: int, parts: int) -> int:
+    """To a multiple of the power of two below, divided into so many parts."""
+    step = max(1, (1 << size.bit_length() - 1) // parts)
+    return step * round(size / step)
 
 
 def _radical_inverse(number: int, base: int) -> float:

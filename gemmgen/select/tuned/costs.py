@@ -12,6 +12,8 @@ from gemmgen.select.tuned.tuning_values import check_keys, entries, positive, ti
 from gemmgen.tables.dtypes import MMAS
 from gemmgen.yaml.tree import Node
 
+MOST = 16
+"""Tiles that calls of a kernel choose from by their costs: the first it can have."""
 _ARRIVAL = 1.2
 """Microseconds after which a block of K is there that a loop over tiles has asked for,
 while all SMs load: with one stage less than it was timed with, a tile of 128x192x64,
