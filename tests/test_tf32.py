@@ -17,11 +17,12 @@ from gemmgen.schedules import (  # noqa: E402
     SCHEDULES,
     described,
     from_registers,
+    shared_axis,
     transposes,
     why_not,
 )
 from gemmgen.schedules.parts.schedule import Kernel  # noqa: E402
-from gemmgen.schedules.parts.tile import Product  # noqa: E402
+from gemmgen.schedules.parts.tile import Product, Tile  # noqa: E402
 from gemmgen.select.plan import Plan, load  # noqa: E402
 from gemmgen.tables.dtypes import DTYPES  # noqa: E402
 from gemmgen.tables.layouts import LAYOUTS  # noqa: E402
@@ -65,11 +66,12 @@ def built(folder: Path, text: str) -> dict[str, Plan]:
 def test_roles_of_a_specialized_product(layout: str) -> None:
     held = layout in ("NN", "TT")
     assert from_registers(SPECIALIZED, "tf32", layout) == held
-    assert transposes(SPECIALIZED, "tf32", layout) == (layout != "TT")
+    assert shared_axis(SPECIALIZED, "tf32", layout) == ("m" if layout == "TT" else "n")
     assert not from_registers(SPECIALIZED, "bf16", layout)
-    assert transposes(SPECIALIZED, "bf16", layout)
+    assert shared_axis(SPECIALIZED, "bf16", layout) == ""
     assert not from_registers("persistent", "tf32", layout)
-    assert transposes("tma", "bf16", layout)
+    tile = Tile(64, 64, 64, 8, 2, 4, "tma")
+    assert transposes(tile, Product("bf16", 2, 2, layout=layout))
 
 
 def test_specialized_tf32_describes_no_results() -> None:

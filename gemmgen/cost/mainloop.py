@@ -164,7 +164,7 @@ def _preparing(
         return seconds + schedule.waits(tile, product, unit)
     if instruction(tile, product, target) == "wgmma":
         layout = LAYOUTS[product.layout]
-        turned = schedule.transposes(product.kind, product.layout)
+        turned = schedule.transposes(tile, product)
         m = tile.m * layout.a_transposed
         n = tile.n * product.rights * (not layout.b_transposed)
         if product.mma.one_k_major:

@@ -14,7 +14,7 @@ from gemmgen.schedules.parts.tile import Product, Tile
 
 def sides(tile: Tile, product: Product) -> tuple[int, int]:
     """Rows and columns of what is multiplied: n and m where that is the transpose."""
-    turned = schedule_of(tile).transposes(product.kind, product.layout)
+    turned = schedule_of(tile).transposes(tile, product)
     return (tile.n, tile.m) if turned else (tile.m, tile.n)
 
 

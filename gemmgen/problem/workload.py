@@ -24,17 +24,18 @@ def product_of(
     matrices = [operand for operand in operands if operand.is_matrix]
     types = [one.dtype for one in matrices], [one.dtype for one in results]
     reused = zip(results, reused_buffers(*types), strict=True)
-    own = [one for one, place in reused if place is None]
+    own = tuple(size[one.name] for one, place in reused if place is None)
     matrix_bytes = sum(size[operand.name] for operand in matrices)
     vectors = [size[operand.name] for operand in operands if len(operand.axes) == 1]
     return Product(
         kind=_kind(spec.dtype.a, precision),
         bytes=DTYPES[spec.dtype.a].bytes,
         out_bytes=max(size[result.name] for result in results),
-        tile_bytes=matrix_bytes + sum(size[one.name] for one in own),
+        tile_bytes=matrix_bytes + sum(own),
         layout=spec.layout,
         vector_bytes=max(vectors, default=0),
         matrix_bytes=matrix_bytes,
+        own_bytes=own,
         result_bytes=sum(size[result.name] for result in results),
         passed=len(operands) + len(results) - 1,
         operations=epilogue.instructions,

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gemmgen.base.names import WIDTH, line
 from gemmgen.problem.tensors import Operand
 from gemmgen.render.kernel_text import KernelText
-from gemmgen.schedules import composes, from_registers, transposes
+from gemmgen.schedules import composes, from_registers, shared_axis
 from gemmgen.tables.layouts import Matrix
 
 _INDENT = 8
@@ -22,14 +22,14 @@ class SpecializedText(KernelText):
     """The fragments of a warp-specialised kernel, in the order in which it reads."""
 
     @property
-    def swap_ab(self) -> bool:
-        """Whether the consumers compute the transpose, B's columns as its rows."""
+    def cuts_rows(self) -> bool:
+        """Whether consumers cut the rows of any tile, whatever its sides are."""
         plan = self.plan
-        return transposes(self.schedule.name, plan.product.kind, plan.layout)
+        return shared_axis(self.schedule.name, plan.product.kind, plan.layout) == "m"
 
     @property
     def composes(self) -> bool:
-        """Whether the right side may be the sum of several powers of two."""
+        """Whether a side may be the sum of several powers of two."""
         plan = self.plan
         return composes(self.schedule.name, plan.product.kind, plan.layout)
 
@@ -38,18 +38,6 @@ class SpecializedText(KernelText):
         """Whether wgmma takes its left side from registers."""
         plan = self.plan
         return from_registers(self.schedule.name, plan.product.kind, plan.layout)
-
-    @property
-    def left(self) -> Matrix:
-        """The matrix of which each consumer has its slice."""
-        both = self.plan.contraction
-        return both.first if self.swap_ab else both.lhs
-
-    @property
-    def right(self) -> Matrix:
-        """The one that all consumers of a tile share."""
-        both = self.plan.contraction
-        return both.lhs if self.swap_ab else both.first
 
     @property
     def matrices(self) -> list[Operand]:
@@ -114,7 +102,8 @@ class SpecializedText(KernelText):
         if not self.composes:
             return []
         stored = self.plan.results if self.described("results") else ()
-        names = [self.right.name, *(one.name for one in self.matrices)]
+        names = [self.plan.contraction.lhs.name, self.plan.contraction.first.name]
+        names += [one.name for one in self.matrices]
         return names + [one.name for one in stored]
 
     def descriptors(self, name: str) -> list[str]:
@@ -133,10 +122,12 @@ class SpecializedText(KernelText):
         """Why the left side comes from registers, if it does."""
         if not self.lhs_in_registers:
             return []
+        both = self.plan.contraction
+        left = both.lhs if self.cuts_rows else both.first
         return [
             "# wgmma reads tf32 in shared memory along K alone, which is not how",
-            f"# {self.left.name} lies: it comes from registers"
-            f"{', as the left side' * self.swap_ab}.",
+            f"# {left.name} lies: it comes from registers"
+            f"{', as the left side' * (not self.cuts_rows)}.",
         ]
 
     @property
@@ -151,7 +142,7 @@ class SpecializedText(KernelText):
         how = [
             f"A_K_MAJOR={along_k(lhs)}",
             f"B_K_MAJOR={along_k(rhs)}",
-            *["SWAP_AB=False"] * (not self.swap_ab),
+            *["SWAP_AB=False"] * self.cuts_rows,
             *["LEFT_IN_REGISTERS=True"] * self.lhs_in_registers,
         ]
         inputs = [self._boxes(one.name) for one in (lhs, rhs)]

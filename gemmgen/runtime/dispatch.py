@@ -46,7 +46,7 @@ class KernelArguments:
             for dim, axis in enumerate(axes[tensor])
         }
         self.kernel, self.grid, self.to_tf32 = kernel, grid, to_tf32
-        self.shared = shared if "NUM_WGS" in names else ""
+        self.shared, self.cuts = shared, "NUM_WGS" in names
         self.via_tma = [
             (at, along, f"{tensor}_rest_desc" in names)
             for at, (tensor, along) in enumerate(axes.items())
@@ -93,11 +93,15 @@ class KernelArguments:
             values += [getattr(tile, name) for name in self.constants]
         passed = list(given)
         for at, along, rest in self.via_tma:
-            boxes = tile.boxes(along, self.shared, at > 1) if tile else ()
+            boxes = tile.boxes(along, self.cut_axis(tile), at > 1) if tile else ()
             missing = (None,) * (1 + rest - len(boxes))
             passed[at] = TmaArg(given[at], boxes + missing, self.to_tf32 and at < 2)
         arguments = tuple(passed), tuple(values), self.splits
         return Launch(self.kernel, tile, device, sizes, grid, *arguments)
+
+    def cut_axis(self, tile: Tile) -> str:
+        """Return the axis along which warpgroups have slices of a tile, if they do."""
+        return (self.shared or tile.cut_axis) if self.cuts else ""
 
     def wide(self, tile: Tile | None, given: Sequence[Any]) -> Iterator[torch.Tensor]:
         """Return A and B, but for what a tile loads one element of a row of."""
@@ -125,8 +129,9 @@ class Launches:
     the axes that it is stored along: none for a number. `kernels` are by schedule.
     Without tiles there is one kernel, which is autotuned.
 
-    Warpgroups that share a tile each have a slice of it along the axis `shared`, and
-    descriptors move slices. With `to_tf32` those of A and B round what they read.
+    Warpgroups that share a tile each have a slice of it along the axis `shared`, or
+    along the one that its sides say, and descriptors move slices. With `to_tf32` those
+    of A and B round what they read.
     """
 
     def __init__(
@@ -134,7 +139,7 @@ class Launches:
         axes: Mapping[str, str],
         tiles: Sequence[Tile],
         *,
-        shared: str = "n",
+        shared: str = "",
         to_tf32: bool = False,
         **kernels: Any,
     ) -> None:

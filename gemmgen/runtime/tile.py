@@ -52,6 +52,14 @@ def most_columns(warpgroups: int) -> int:
     return 256 if warpgroups < 3 else 128
 
 
+def cuts(side: int, warpgroups: int) -> bool:
+    """Return whether each of so many groups of warps can have a slice of a side.
+
+    Slices are rows of what is multiplied, 64 of which wgmma takes.
+    """
+    return side in (64 * warpgroups, 128 * warpgroups, 256 * warpgroups)
+
+
 def pieces(side: int, most: int) -> tuple[int, ...]:
     """Return the powers of two that a side is the sum of, none above `most`.
 
@@ -192,6 +200,14 @@ class Tile(NamedTuple):
     def warpgroups(self) -> int:
         """Groups of four warps that share a tile."""
         return self.warps // 4
+
+    @property
+    def cut_axis(self) -> str:
+        """The axis along which each of these has its slice: n, if that can be cut.
+
+        Columns are the rows of the transposed product.
+        """
+        return "n" if cuts(self.n, self.warpgroups) else "m"
 
     def boxes(
         self, axes: Iterable[str], shared: str = "", beside: bool = False

@@ -6,7 +6,7 @@ from pkgutil import iter_modules
 
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules.parts.schedule import Kernel, Schedule
-from gemmgen.schedules.parts.tile import Tile
+from gemmgen.schedules.parts.tile import Product, Tile
 
 
 def _rows() -> Iterator[Schedule]:
@@ -46,18 +46,18 @@ def described(schedule: str, kind: str) -> frozenset[str]:
     return row.described - row.by_pointers(kind)
 
 
-def transposes(schedule: str, kind: str, layout: str) -> bool:
-    """Whether B's columns are the rows of what a schedule multiplies."""
-    return SCHEDULES[schedule].transposes(kind, layout)
+def transposes(tile: Tile, product: Product) -> bool:
+    """Whether B's columns are the rows of what is multiplied for a tile."""
+    return schedule_of(tile).transposes(tile, product)
 
 
 def shared_axis(schedule: str, kind: str, layout: str) -> str:
-    """The axis of a tile along which groups of warps have slices of it: their rows."""
-    return "n" if transposes(schedule, kind, layout) else "m"
+    """The axis of which groups of warps have slices; "" where a tile's sides say it."""
+    return SCHEDULES[schedule].shared_axis(kind, layout)
 
 
 def composes(schedule: str, kind: str, layout: str) -> bool:
-    """Whether rows of a schedule's tiles may be any multiple of 8."""
+    """Whether a side of a schedule's tiles may be any multiple of 8."""
     return SCHEDULES[schedule].composes(kind, layout)
 
 

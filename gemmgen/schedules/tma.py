@@ -82,7 +82,7 @@ def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     return max(ring, elements * product.out_bytes, sums)
 
 
-def transposes(kind: str, layout: str) -> bool:
+def transposes(tile: Tile, product: Product) -> bool:
     """Always: of few rows, the transpose has enough for an asynchronous unit."""
     return True
 

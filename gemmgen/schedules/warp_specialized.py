@@ -4,19 +4,23 @@ from collections.abc import Iterable, Iterator
 from itertools import product as every
 
 from gemmgen.hardware.targets import Rates, Target
-from gemmgen.runtime.tile import MOST_STORED, most_columns, pieces
-from gemmgen.schedules.parts.memory import MOST_ACCUMULATED, round_up
-from gemmgen.schedules.parts.schedule import (
-    TILE,
-    Kernel,
-    Pause,
-    Schedule,
-    Size,
-    too_small,
+from gemmgen.schedules.parts.consumers import (
+    by_pointers,
+    composes,
+    consumers,
+    from_registers,
+    misshapen,
+    powers_of_two,
+    shared_axis,
+    shared_memory,
+    takes_turns,
+    transposes,
+    why_not_compiled,
 )
+from gemmgen.schedules.parts.memory import MOST_ACCUMULATED
+from gemmgen.schedules.parts.schedule import TILE, Kernel, Pause, Schedule, Size
 from gemmgen.schedules.parts.search import MOST_STAGES, k_blocks, not_by_descriptors
 from gemmgen.schedules.parts.tile import FILL, GROUP_M, Product, Tile
-from gemmgen.tables.dtypes import MMAS
 
 _NAME = "warp_specialized"
 _SIZES: tuple[Size, ...] = (
@@ -33,10 +37,6 @@ _HELD: tuple[Size, ...] = (
 (NT and NN, four shapes each, H200)."""
 _Sides = tuple[int, int, int]
 """m, n, warps."""
-_WARPS = (4, 8, 12)
-_STEP, _LARGEST, _ALONG_M = 8, 256, 64
-"""Of what the side is a multiple that consumers do not cut, what it is at most; of what
-those of several powers of two are where a matrix lies along them."""
 
 _COMPOSED = {
     (64, 4): (64, 72, 96, 104, 136),
@@ -46,30 +46,23 @@ _COMPOSED = {
 }
 """Rows of tiles by their columns and warps: what won some of 129 shapes of models, of
 72 to 2200 rows, against tiles of 64, 128 and 256 (bf16 NT, H200)."""
+_OF_ROWS = {
+    (64, 4): (72, 80, 96, 144, 208),
+    (128, 8): (72, 80, 96, 136, 144, 160, 200, 208, 224),
+    (192, 12): (72, 80, 96, 144, 160),
+    (256, 8): (72, 80, 96, 144),
+}
+"""Columns of tiles whose rows are cut, by these and warps: they divide N of some layers
+into as many tiles as there are SMs, 9216 into 64 of 144."""
 _IN_PARTS = (FILL, 2 * FILL)
 """Parts of K that all are timed with too: for each SM one or two programs in turn."""
 _DEEPEST = 12
 """Stages that tiles of few rows have room for, and use: 72 x 64 is fastest with 12."""
 
-_PASSED_OF_PARTS, _SCRATCH, _STEP_OF_SCRATCH = 32, 4, 128
-"""Bytes of what consumers are passed more where K comes in parts, and of the count that
-a thread of each hands to its others, whose place is a multiple of 128 (Triton 3.6 to
-3.9)."""
-
 _HELD_AT_LEAST, _TAKEN = 90e-9, 0.039e-9
 """Seconds of a consumer from a block's arrival to its left side in registers, and for
 each element of that (tf32 NN, 4096^3, H200: a block of 128x128x32 takes 0.41 us,
 128x128x64 0.75, 128x256x32 0.74; of 256x128x32 0.66, as the unit)."""
-
-
-def consumers(tile: Tile) -> int:
-    """Groups of four warps that multiply; two, with a tile each, or more that share."""
-    return max(2, tile.warpgroups)
-
-
-def takes_turns(tile: Tile) -> bool:
-    """Whether two consumers have a tile each."""
-    return tile.warpgroups == 1
 
 
 def why_not(kernel: Kernel) -> str | None:
@@ -91,7 +84,7 @@ def sizes(product: Product, target: Target) -> tuple[Size, ...]:
     found = _SIZES
     if product.mma.one_k_major:
         found = _HELD if from_registers(kind, layout) else _ALONG_K
-    if transposes(kind, layout):
+    if shared_axis(kind, layout) != "m":
         return found
     return tuple((n, m, k, warps, parts) for m, n, k, warps, parts in found)
 
@@ -103,12 +96,15 @@ def search(product: Product) -> Iterator[Tile]:
         *((128, 128, 4), (64, 128, 4), (256, 64, 4), (128, 64, 4), (64, 64, 4)),
         *((128, 192, 12), (64, 192, 12)),
     )
-    turned = transposes(product.kind, product.layout)
+    turned = shared_axis(product.kind, product.layout) != "m"
     for (m, n, warps), k in every(shapes, k_blocks(product, 1, 2)):
         rows, columns = (m, n) if turned else (n, m)
         yield Tile(rows, columns, k, GROUP_M, MOST_STAGES, warps, _NAME)
     (line,) = k_blocks(product, 1)
     sides = [(m, n, warps) for (n, warps), rows in _COMPOSED.items() for m in rows]
+    sides += [
+        (m, n, warps) for (m, warps), columns in _OF_ROWS.items() for n in columns
+    ]
     yield from _deep(sides, line, (1, *_IN_PARTS), product)
     both = [(m, n, warps) if turned else (n, m, warps) for m, n, warps in shapes]
     others = [one for one in both if one not in sides]
@@ -123,108 +119,6 @@ def _deep(
         tile = Tile(m, n, k, GROUP_M, _DEEPEST, warps, _NAME, split_k)
         if not why_not_compiled(tile, product):
             yield tile
-
-
-def by_pointers(kind: str) -> frozenset[str]:
-    """Consumers of tf32 store their results from registers.
-
-    There, elements of 4 bytes fill whole sectors, and a tile of them would take the
-    room of two stages.
-    """
-    return frozenset({"results"} if MMAS[kind].one_k_major else ())
-
-
-def composes(kind: str, layout: str) -> bool:
-    """Those of 16 bits: others would gain no stage, which is what pieces pay with.
-
-    256 x 128 in four stages, with sums of 128 columns twice, takes 176 us where three
-    stages take 189, and sums of 256 columns in three 177 (1024x8192x8192, H200).
-    """
-    return not MMAS[kind].one_k_major
-
-
-def from_registers(kind: str, layout: str) -> bool:
-    """In shared memory wgmma reads 4-byte elements along K alone (PTX ISA, wgmma).
-
-    One matrix of NN and of TT does not lie so.
-    """
-    return MMAS[kind].one_k_major and layout in ("NN", "TT")
-
-
-def transposes(kind: str, layout: str) -> bool:
-    """But for TT in tf32: A lies along M, and wgmma takes such on the left alone."""
-    return not (from_registers(kind, layout) and layout == "TT")
-
-
-def misshapen(tile: Tile) -> str | None:
-    """Its warps are consumers of four each."""
-    fault = too_small(tile)
-    if fault is None and tile.warps not in _WARPS:
-        return "has no consumers of four warps each: warps must be 4, 8 or 12"
-    return fault
-
-
-def powers_of_two(tile: Tile) -> set[int]:
-    """But for three consumers, of 64 rows or columns each."""
-    odd = {12, 192} if tile.warps == 12 else set[int]()
-    return {tile.n, tile.warps} - odd | {tile.k}
-
-
-def why_not_compiled(tile: Tile, product: Product) -> str | None:
-    """A tile is cut into the parts of its consumers."""
-    turned = transposes(product.kind, product.layout)
-    axis, shared, whole = ("n", tile.n, tile.m) if turned else ("m", tile.m, tile.n)
-    parted = 4 * shared in (64 * tile.warps, 128 * tile.warps, 256 * tile.warps)
-    if tile.warps not in _WARPS or not parted:
-        return (
-            f"{_NAME} cuts {axis} into a part of 64, 128 or 256 for every 4 of the "
-            "tile's warps, which are 4, 8 or 12"
-        )
-    return _why_no_pieces(whole, "m" if turned else "n", product)
-
-
-def _why_no_pieces(side: int, axis: str, product: Product) -> str | None:
-    """Why the side that consumers do not cut cannot be the sum of powers of two."""
-    single = not side & (side - 1)
-    if side > _LARGEST or side % _STEP:
-        return f"{_NAME} multiplies {axis} of up to {_LARGEST}, in steps of {_STEP}"
-    if not single and not composes(product.kind, product.layout):
-        return f"{_NAME} multiplies {product.mma.name} in powers of two along {axis}"
-    if not single and product.layout in ("TN", "TT") and side % _ALONG_M:
-        return (
-            f"{_NAME} reads a matrix along {axis} in lines of 128 bytes: {axis} must "
-            f"be a power of two or a multiple of {_ALONG_M}"
-        )
-    return None
-
-
-def shared_memory(tile: Tile, product: Product, target: Target) -> int:
-    """The ring, its barriers, consumers' tiles and what is passed to them."""
-    stage = product.rows(tile.m, tile.n) * tile.k * product.bytes
-    stores = "results" not in by_pointers(product.kind)
-    of_wg = tile.m * tile.n * consumers(tile) // tile.warpgroups
-    own = product.tile_bytes - product.matrix_bytes if stores else 0
-    rows = pieces(tile.m, MOST_STORED)[0]
-    results = of_wg // tile.m * rows * own
-    blocks = tile.stages * stage + of_wg * product.matrix_bytes + results
-    return blocks + _beside_blocks(tile, product)
-
-
-def _beside_blocks(tile: Tile, product: Product) -> int:
-    """Barriers, what is passed to consumers, and where they count parts of K.
-
-    The first two count where they found what was passed, a third behind all else.
-    """
-    barriers = 2 * round_up(8 * tile.stages, 16) + (32 if takes_turns(tile) else 0)
-    passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
-    passed += 16 * (consumers(tile) - 2)
-    whole = tile.m if transposes(product.kind, product.layout) else tile.n
-    more = len(pieces(whole, most_columns(tile.warpgroups))) - 1
-    passed += (36 if product.matrix_bytes else 28) * more + 16 * bool(more)
-    taken = barriers + passed + _PASSED_OF_PARTS * (tile.split_k != 1)
-    if tile.split_k == 1 or consumers(tile) == 2:
-        return taken
-    return round_up(taken, _STEP_OF_SCRATCH) + _SCRATCH
 
 
 def spills(tile: Tile, product: Product) -> bool:
@@ -263,7 +157,7 @@ def waits(tile: Tile, product: Product, unit: float) -> float:
     kind, layout = product.kind, product.layout
     if not from_registers(kind, layout):
         return 0.0
-    elements = (tile.n if transposes(kind, layout) else tile.m) * tile.k
+    elements = (tile.n if transposes(tile, product) else tile.m) * tile.k
     hidden = 0.0 if takes_turns(tile) else unit / 2
     return max(0.0, _HELD_AT_LEAST + elements * _TAKEN - hidden)
 
@@ -290,8 +184,8 @@ SCHEDULE = Schedule(
     described=frozenset({"inputs", "operands", "results"}),
     title_of_splits="a producer and consumer warpgroups, for tiles or splits of K",
     splits=True, persistent=True, specialized=True, unit="wgmma",
-    by_pointers=by_pointers, transposes=transposes, from_registers=from_registers,
-    composes=composes,
+    by_pointers=by_pointers, transposes=transposes, shared_axis=shared_axis,
+    from_registers=from_registers, composes=composes,
     misshapen=misshapen, powers_of_two=powers_of_two,
     why_not_compiled=why_not_compiled,
     spills=spills, registers=registers, most_accumulated=most_accumulated,

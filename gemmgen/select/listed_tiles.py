@@ -82,15 +82,19 @@ def misfits(
 
 
 def _odd_side(tile: Tile) -> str | None:
-    """Why a schedule cannot compute so many rows, which only some compose."""
-    if not any(one & (one - 1) for one in schedule_of(tile).powers_of_two(tile)):
+    """Why a schedule cannot compute such a side, which only some compose."""
+    needed = schedule_of(tile).powers_of_two(tile)
+    sides = {"m": tile.m, "n": tile.n}
+    odd = [axis for axis, side in sides.items() if side & (side - 1) and side in needed]
+    if not odd:
         return None
-    power = 1 << (tile.m.bit_length() - 1)
+    axis, side = odd[0], sides[odd[0]]
+    power = 1 << (side.bit_length() - 1)
     composing = " or ".join(
-        name for name, row in SCHEDULES.items() if tile.m not in row.powers_of_two(tile)
+        name for name, row in SCHEDULES.items() if side not in row.powers_of_two(tile)
     )
     return (
-        f"tile m={tile.m} is not a power of two, which Triton needs but in schedule "
+        f"tile {axis}={side} is not a power of two, which Triton needs but in schedule "
         f"{composing}; nearest: {power}, {2 * power}"
     )
 

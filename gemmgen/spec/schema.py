@@ -93,11 +93,12 @@ class Tile(Model):
 
     m: Annotated[int, Whole("tile m", 16, MAX_SIDE, step=8)] = _required(
         "Rows of C in a tile: a power of two, or any multiple of 8 up to 256 with "
-        "schedule: warp_specialized.",
+        "schedule: warp_specialized, whose warpgroups cut one side and compose the "
+        "other.",
         128,
     )
-    n: Annotated[int, Whole("tile n", 16, MAX_SIDE, POWER)] = _required(
-        "Columns of C in a tile.", 256
+    n: Annotated[int, Whole("tile n", 16, MAX_SIDE, step=8)] = _required(
+        "Columns of C in a tile: the same.", 256
     )
     k: Annotated[int, Whole("tile k", 16, MAX_SIDE, POWER)] = _required(
         "Length of one step along K.", 64

@@ -1,8 +1,8 @@
 """Shared memory of warp-specialized kernels: buffers, loads and stores, barriers.
 
-A side of a tile may be any multiple of 8. It is cut into pieces, powers of two, each
-with buffers of its own. Descriptors move all pieces in boxes of one size, except a last
-piece that is smaller, which has a descriptor of its own.
+The side that consumers share may be any multiple of 8. It is cut into pieces, powers
+of two, each with buffers of its own. Descriptors move all pieces in boxes of one size,
+except a last piece that is smaller, which has a descriptor of its own.
 """
 
 from triton.experimental import gluon
@@ -10,9 +10,8 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 from ..device import tma_load, tma_store
-from ..tile import MOST_STORED, most_columns, pieces, reused_buffers
+from ..tile import most_columns, pieces, reused_buffers
 
-MOST_STORED = gl.constexpr(MOST_STORED)
 pieces_of = gluon.constexpr_function(pieces)
 columns_of = gluon.constexpr_function(most_columns)
 reused_of_types = gluon.constexpr_function(reused_buffers)
@@ -36,12 +35,11 @@ def buffers(
 
 
 @gluon.jit
-def cut_buffers(
-    desc, COUNT: gl.constexpr, PIECES: gl.constexpr, AXIS: gl.constexpr = 0
-):
+def cut_buffers(descs, COUNT: gl.constexpr, PIECES: gl.constexpr, AXIS: gl.constexpr):
     """COUNT buffers for each piece of a side."""
     smems = ()
     for i in gl.static_range(len(PIECES)):
+        desc = box_for(descs, PIECES[i], AXIS)
         smems += (buffers(desc, COUNT, PIECES[i], AXIS),)
     return smems
 
@@ -53,24 +51,17 @@ def piece_buffers(
 ):  # fmt: skip
     """COUNT buffers for each piece of the side that consumers share."""
     PIECES: gl.constexpr = pieces_of(SIDE, columns_of(NUM_WGS))
-    return cut_buffers(descs[0], COUNT, PIECES, 1 - K_MAJOR)
+    return cut_buffers(descs, COUNT, PIECES, 1 - K_MAJOR)
 
 
 @gluon.jit
 def operand_buffers(
-    operands, COUNT: gl.constexpr, ROWS: gl.constexpr, SWAP_AB: gl.constexpr
+    operands, COUNT: gl.constexpr, PARTS: gl.constexpr, AXIS: gl.constexpr
 ):
-    """Buffers of operands [m, n]: one for each part of a tile, COUNT times.
-
-    Without SWAP_AB a tile is one part, as large as its box.
-    """
+    """Buffers of operands [m, n]: one for each part of a tile, COUNT times."""
     smems = ()
     for i in gl.static_range(len(operands)):
-        desc = operands[i][0]
-        if SWAP_AB:
-            smems += (cut_buffers(desc, COUNT, pieces_of(ROWS, MOST_STORED)),)
-        else:
-            smems += ((buffers(desc, COUNT),),)
+        smems += (cut_buffers(operands[i], COUNT, PARTS, AXIS),)
     return smems
 
 
@@ -87,17 +78,34 @@ def count_own(operands, results):
     return reused_by(operands, results).count(None)
 
 
+@gluon.constexpr_function
+def swizzled_apart(descs):
+    """Whether a last part, of shorter rows, lies otherwise than those before it."""
+    return len(descs) > 1 and descs[0].layout != descs[1].layout
+
+
+@gluon.jit
+def common_buffers(
+    descs, COUNT: gl.constexpr, LARGEST: gl.constexpr, AXIS: gl.constexpr
+):
+    """COUNT buffers of the largest part for all parts of one layout, then the last."""
+    smems = (buffers(descs[0], COUNT, LARGEST, AXIS),)
+    if swizzled_apart(descs):
+        smems += (buffers(descs[1], COUNT),)
+    return smems
+
+
 @gluon.jit
 def result_buffers(
-    operands, operand_smems, results, COUNT: gl.constexpr, ROWS: gl.constexpr
-):
-    """Buffers of results: an operand's, or one of the largest part for all parts."""
+    operands, operand_smems, results, COUNT: gl.constexpr, PARTS: gl.constexpr,
+    AXIS: gl.constexpr,
+):  # fmt: skip
+    """Buffers of results: an operand's, or such as parts have in common."""
     REUSED: gl.constexpr = reused_by(operands, results)
     smems = ()
     for i in gl.static_range(len(results)):
         if REUSED[i] is None:
-            largest = buffers(results[i][0], COUNT, pieces_of(ROWS, MOST_STORED)[0])
-            smems += ((largest,),)
+            smems += (common_buffers(results[i], COUNT, PARTS[0], AXIS),)
         else:
             smems += (operand_smems[REUSED[i]],)
     return smems
@@ -122,7 +130,7 @@ def box_for(descs, SIDE: gl.constexpr, AXIS: gl.constexpr):
 
 
 @gluon.jit
-def cut(piece, at: gl.constexpr, SIDE: gl.constexpr, AXIS: gl.constexpr = 0):
+def cut(piece, at: gl.constexpr, SIDE: gl.constexpr, AXIS: gl.constexpr):
     """The box of a piece that begins at `at`, or the whole piece."""
     if piece.shape[AXIS] == SIDE:
         return piece
@@ -143,13 +151,21 @@ def load_piece(descs, piece, first, other, bar, AXIS: gl.constexpr):
             tma_load(desc, [other, at], bar, cut(piece, i * SIDE, SIDE, AXIS))
 
 
+@gluon.constexpr_function
+def axis_of_boxes(desc, piece):
+    """The axis along which a piece is more or less than a box, if it is."""
+    return int(desc.block_shape[0] == piece.shape[0])
+
+
 @gluon.jit
 def store_piece(descs, piece, first_m, first_n):
-    """Store a piece of a tile's rows."""
-    desc = box_for(descs, piece.shape[0], 0)
-    ROWS: gl.constexpr = desc.block_shape[0]
-    for i in gl.static_range(piece.shape[0] // ROWS):
-        tma_store(desc, [first_m + i * ROWS, first_n], cut(piece, i * ROWS, ROWS))
+    """Store a piece of a tile's rows, or of its columns."""
+    AXIS: gl.constexpr = axis_of_boxes(descs[0], piece)
+    desc = box_for(descs, piece.shape[AXIS], AXIS)
+    SIDE: gl.constexpr = desc.block_shape[AXIS]
+    for i in gl.static_range(piece.shape[AXIS] // SIDE):
+        at_m, at_n = first_m + (1 - AXIS) * i * SIDE, first_n + AXIS * i * SIDE
+        tma_store(desc, [at_m, at_n], cut(piece, i * SIDE, SIDE, AXIS))
 
 
 @gluon.jit

@@ -1,7 +1,8 @@
-"""Parts of a tile: the rows that are stored at a time, and what kernels do with them.
+"""Parts of a tile: what is stored at a time, and what kernels do with it.
 
 A `part` is a tuple: the first row and M, the first column and N, then the operands
-[m, n] and the results, each with their descriptors and the part's buffers.
+[m, n] and the results, each with their descriptors and the part's buffers. Parts follow
+each other along an AXIS: down the rows with SWAP_AB, else along the columns.
 """
 
 from triton.experimental import gluon
@@ -62,13 +63,22 @@ def store_part(part, values):
         store_piece(descs[i], bufs[i], rows[0], columns[0])
 
 
+@gluon.constexpr_function
+def place_of(part, parts, smems):
+    """Which of a tensor's buffers a part has: the last have their own, others share."""
+    return max(0, part + len(smems) - parts)
+
+
 @gluon.jit
-def part_buffers(smems, PART: gl.constexpr, acc, CONSUMER: gl.constexpr):
-    """A part's buffers: its own, or the one that all parts of a tensor share."""
+def part_buffers(
+    smems, PART: gl.constexpr, PARTS: gl.constexpr, acc, CONSUMER: gl.constexpr,
+    AXIS: gl.constexpr,
+):  # fmt: skip
+    """A part's buffers: its own, or what several parts of a tensor share."""
     bufs = ()
     for i in gl.static_range(len(smems)):
-        smem = smems[i][PART if len(smems[i]) > 1 else 0]
-        bufs += (cut(smem.index(CONSUMER), 0, acc.shape[0]),)
+        smem = smems[i][place_of(PART, PARTS, smems[i])]
+        bufs += (cut(smem.index(CONSUMER), 0, acc.shape[AXIS], AXIS),)
     return bufs
 
 
@@ -83,16 +93,21 @@ def finish_tile(
     """
     operand_descs, operand_smems, arrival = operands
     result_descs, result_smems = results
+    AXIS: gl.constexpr = 1 - SWAP_AB
     parts = parts_of(sums) if SWAP_AB else sums
     for i in gl.static_range(len(parts)):
         acc = parts[i]
-        operand_bufs = part_buffers(operand_smems, i, acc, CONSUMER)
+        operand_bufs = part_buffers(operand_smems, i, len(parts), acc, CONSUMER, AXIS)
+        result_bufs = part_buffers(result_smems, i, len(parts), acc, CONSUMER, AXIS)
         part = (
             (first_m, M), (first_n, N),
             (operand_descs, operand_bufs, arrival if i == 0 else ()),
-            (result_descs, part_buffers(result_smems, i, acc, CONSUMER)),
+            (result_descs, result_bufs),
         )  # fmt: skip
         finish_part(acc, part, *given)
-        first_m += acc.shape[0]
+        if SWAP_AB:
+            first_m += acc.shape[0]
+        else:
+            first_n += acc.shape[1]
     if count_own(operand_descs, result_descs) != len(result_descs):
         tma.store_wait(0)  # the producer loads the next operands there

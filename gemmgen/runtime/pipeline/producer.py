@@ -50,7 +50,10 @@ def load_operands(
         at_m = first_m + part * (1 - SWAP_AB) * ROWS
         at_n = first_n + part * SWAP_AB * COLUMNS
         for i in gl.static_range(len(descs)):
-            load_pieces(descs[i], at_m, at_n, bar, smems[i], consumer, 0)
+            if SWAP_AB:
+                load_pieces(descs[i], at_m, at_n, bar, smems[i], consumer, 0)
+            else:
+                load_pieces(descs[i], at_n, at_m, bar, smems[i], consumer, 1)
 
 
 @gluon.jit

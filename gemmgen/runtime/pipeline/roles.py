@@ -9,17 +9,23 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from ..device import split_range
+from ..tile import MOST_STORED, cuts
 from .blocks import (
     barriers,
     buffers,
+    columns_of,
     operand_buffers,
     operand_ring,
     piece_buffers,
+    pieces_of,
     result_buffers,
     ring,
 )
 from .consumer import consume
 from .producer import produce
+
+MOST_STORED = gl.constexpr(MOST_STORED)
+cuts_into_slices = gluon.constexpr_function(cuts)
 
 
 @gluon.jit
@@ -82,21 +88,28 @@ def specialize(
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     operands, results, A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr,
-    SWAP_AB: gl.constexpr = True, LEFT_IN_REGISTERS: gl.constexpr = False,
+    SWAP_AB: gl.constexpr = None, LEFT_IN_REGISTERS: gl.constexpr = False,
 ):  # fmt: skip
     """Compute tiles, or splits of their K, and call `finish_part` for each part.
 
     A, B, each of `operands` [m, n] and of `results` are tuples of descriptors; `given`
-    are further arguments of `finish_part`, see `finish_tile`.
+    are further arguments of `finish_part`, see `finish_tile`. A tile is computed as its
+    transpose if consumers can cut its columns, or as SWAP_AB says.
     """
+    CUTS_N: gl.constexpr = cuts_into_slices(BLOCK_N, NUM_WGS)
+    SWAPS: gl.constexpr = CUTS_N if SWAP_AB is None else SWAP_AB
+    SIDE: gl.constexpr = BLOCK_M if SWAPS else BLOCK_N
+    PARTS: gl.constexpr = pieces_of(SIDE, MOST_STORED if SWAPS else columns_of(NUM_WGS))
     k_begin, K = split_of_k(K, SPLIT_K, BLOCK_K)
     CONSUMERS: gl.constexpr = NUM_WGS + (NUM_WGS == 1)
-    operand_smems = operand_buffers(operands, CONSUMERS, BLOCK_M, SWAP_AB)
-    result_smems = result_buffers(operands, operand_smems, results, CONSUMERS, BLOCK_M)
+    operand_smems = operand_buffers(operands, CONSUMERS, PARTS, 1 - SWAPS)
+    result_smems = result_buffers(
+        operands, operand_smems, results, CONSUMERS, PARTS, 1 - SWAPS
+    )
     operand_full, operand_empty = operand_ring(operands, CONSUMERS)
     a_smem, b_smem = ring_buffers(
         a_boxes, b_boxes,
-        BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB,
+        BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAPS,
     )  # fmt: skip
     full, empty = ring(STAGES, NUM_WGS)
     order = barriers(CONSUMERS, NUM_WGS == 1)
@@ -106,12 +119,12 @@ def specialize(
             finish_part, given, (a_smem, b_smem, full, empty, order), moved,
             (results, result_smems), partials_ptr, counters_ptr, M, N, K, SPLIT_K,
             BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
-            A_K_MAJOR, B_K_MAJOR, SWAP_AB, LEFT_IN_REGISTERS,
+            A_K_MAJOR, B_K_MAJOR, SWAPS, LEFT_IN_REGISTERS,
         ),
         (
             (a_boxes, b_boxes, a_smem, b_smem, full, empty), moved,
             k_begin, M, N, K, SPLIT_K,
             BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
-            A_K_MAJOR, B_K_MAJOR, SWAP_AB,
+            A_K_MAJOR, B_K_MAJOR, SWAPS,
         ), NUM_WGS,
     )  # fmt: skip

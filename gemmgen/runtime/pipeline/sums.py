@@ -157,7 +157,7 @@ def halves(acc):
 
 @gluon.jit
 def parts_of(sums):
-    """A tile's sums, transposed, in parts of at most MOST_STORED rows."""
+    """A tile's sums, turned back, in parts of at most MOST_STORED rows."""
     parts = ()
     for i in gl.static_range(len(sums)):
         if sums[i].shape[1] > MOST_STORED:

@@ -58,6 +58,14 @@ def _never(kind: str, layout: str) -> bool:
     return False
 
 
+def _not_turned(tile: Tile, product: Product) -> bool:
+    return False
+
+
+def _by_sides(kind: str, layout: str) -> str:
+    return ""
+
+
 def _none(kind: str) -> frozenset[str]:
     return frozenset()
 
@@ -147,8 +155,10 @@ class Schedule:
 
     by_pointers: Callable[[str], frozenset[str]] = _none
     """Of products of a kind: what comes through pointers though it is `described`."""
-    transposes: Callable[[str, str], bool] = _never
-    """Whether B's columns are the rows of what is multiplied, by kind and layout."""
+    transposes: Callable[[Tile, Product], bool] = _not_turned
+    """Whether B's columns are the rows of what is multiplied."""
+    shared_axis: Callable[[str, str], str] = _by_sides
+    """The axis that groups of warps cut, by kind and layout; "" where sides say it."""
     from_registers: Callable[[str, str], bool] = _never
     """Whether what is multiplied comes from registers on the left, by the same."""
 

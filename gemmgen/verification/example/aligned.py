@@ -15,7 +15,7 @@ from triton.experimental.gluon._runtime import GluonASTSource
 from triton.experimental.gluon.language import NVMMASharedLayout
 
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules import SCHEDULES, shared_axis
+from gemmgen.schedules import SCHEDULES, transposes
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
@@ -99,7 +99,7 @@ def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
     matrices += [Matrix(one.name, ("m", "n")) for one in plan.tensors if one.is_matrix]
     shared = ""
     if kernel.is_gluon():
-        shared = shared_axis(tile.schedule, plan.product.kind, plan.layout)
+        shared = "n" if transposes(tile, plan.product) else "m"
     for name, dtype in dtypes.items():
         types[f"{name}_ptr"] = f"*{_element(dtype)}"
     for matrix in matrices:

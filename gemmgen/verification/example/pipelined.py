@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from gemmgen.schedules import composes, transposes
+from gemmgen.schedules import composes, shared_axis
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.verification.cases.cases import Case, input_tensors
@@ -29,6 +29,8 @@ _COMPOSED = {1: 32, 2: 56, 3: 136}
 _ALONG_M = {1: 32, 2: 192, 3: 64}
 """By the same, sides of one, three and two pieces; those of a matrix that lies along
 them, whose pieces are lines of 128 bytes at least."""
+_COLUMNS = {1: 72, 2: 208, 3: 96}
+"""By the same, columns of two and three pieces, where rows are cut."""
 _SPLIT = {1: (20, 40), 2: (2, 4), 3: (3, 1)}
 """By the same, the parts of K that it is tried with too, on so many SMs: with two
 programs for each part, of several tiles, and with more parts than SMs."""
@@ -36,6 +38,8 @@ _HALVED = 256
 """Columns of one product that are stored in two parts."""
 _LINE = 16
 """Bytes that rows end at."""
+_Shape = tuple[int, int, int]
+"""Groups of warps that share a tile, its rows and columns."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +111,39 @@ def pipelined(plan: Plan, module: ModuleType) -> list[Pipelined]:
     found = [row for row in table if row.schedule == plan.specialized]
     if not found:
         return []
-    sides = [*_sides(plan).items(), (2, _HALVED)]
-    whole = [_small(plan, found[0], table[-1], *each) for each in sides]
-    return whole + [
-        _small(plan, found[0], table[-1], groups, side, *_SPLIT[groups])
-        for groups, side in sides[:-1]
+    shapes = _shapes(plan)
+    large = [(2, *_lying(plan, _PARTS[2] * 2, _HALVED)), *_of_rows(plan)]
+    whole = [_small(plan, found[0], table[-1], *each) for each in shapes]
+    whole += [
+        replace(_small(plan, found[0], table[-1], *each), large=True) for each in large
     ]
+    return whole + [
+        _small(plan, found[0], table[-1], *each, *_SPLIT[each[0]]) for each in shapes
+    ]
+
+
+def _shapes(plan: Plan) -> list[_Shape]:
+    """For each number of groups, what all of its tiles are like."""
+    others = _sides(plan)
+    return [
+        (groups, *_lying(plan, side * groups, others[groups]))
+        for groups, side in _PARTS.items()
+    ]
+
+
+def _lying(plan: Plan, cut: int, other: int) -> tuple[int, int]:
+    """Rows and columns, of which groups of warps cut one."""
+    schedule = plan.specialized or ""
+    if shared_axis(schedule, plan.product.kind, plan.layout) == "m":
+        return cut, other
+    return other, cut
+
+
+def _of_rows(plan: Plan) -> list[_Shape]:
+    """Tiles of which groups cut the rows, if their sides may say so."""
+    if not composes(plan.specialized or "", plan.product.kind, plan.layout):
+        return []
+    return [(groups, _ROWS * groups, side) for groups, side in _COLUMNS.items()]
 
 
 def _sides(plan: Plan) -> dict[int, int]:
@@ -128,14 +159,12 @@ def _small(
     row: Any,
     last: Any,
     groups: int,
-    other: int,
+    m: int,
+    n: int,
     parts: int = 1,
     sms: int = 2,
 ) -> Pipelined:
     """The smallest such tile of so many groups; any tensor will do for the last row."""
-    shared = _PARTS[groups] * groups
-    turned = transposes(row.schedule, plan.product.kind, plan.layout)
-    m, n = (other, shared) if turned else (shared, other)
     block = Block(m, n, _K_BYTES // plan.product.bytes)
     tile = row._replace(
         **ANYWHERE,
@@ -148,5 +177,5 @@ def _small(
         warps=4 * groups,
     )
     rows = (tile, last._replace(sm=0))
-    stages, large = _STAGES[groups], other == _HALVED
-    return Pipelined(block, rows, row.schedule, parts, stages, large, sms)
+    stages = _STAGES[groups]
+    return Pipelined(block, rows, row.schedule, parts, stages, sms=sms)

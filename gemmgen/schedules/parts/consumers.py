@@ -1,0 +1,166 @@
+"""Tiles of which consumers, groups of four warps, have slices; what these take.
+
+Consumers cut one side, rows of what is multiplied, and share the other, in pieces.
+"""
+
+from gemmgen.hardware.targets import Target
+from gemmgen.runtime.tile import MOST_STORED, cuts, most_columns, pieces
+from gemmgen.schedules.parts.memory import round_up
+from gemmgen.schedules.parts.schedule import too_small
+from gemmgen.schedules.parts.tile import LINE_BYTES, Product, Tile
+from gemmgen.tables.dtypes import MMAS
+
+_WARPS = (4, 8, 12)
+_STEP, _LARGEST = 8, 256
+"""Of what the side is a multiple that consumers do not cut, and what it is at most."""
+_LINE, _RESTS = 64, (0, 8, 16, 32)
+"""Elements of 128 bytes, the lines in which rows along that side are moved; what may be
+left of them, which has a descriptor and a layout in shared memory of its own."""
+
+_PASSED_OF_PARTS, _PASSED_OF_REST, _SCRATCH, _STEP_OF_SCRATCH = 32, 16, 4, 128
+"""Bytes of what consumers are passed more where K comes in parts, and for a second box
+of columns; of the count that a thread of each hands to its others, whose place is a
+multiple of 128 (Triton 3.6 to 3.9)."""
+
+
+def consumers(tile: Tile) -> int:
+    """Groups of four warps that multiply; two, with a tile each, or more that share."""
+    return max(2, tile.warpgroups)
+
+
+def takes_turns(tile: Tile) -> bool:
+    """Whether two consumers have a tile each."""
+    return tile.warpgroups == 1
+
+
+def by_pointers(kind: str) -> frozenset[str]:
+    """Consumers of tf32 store their results from registers.
+
+    There, elements of 4 bytes fill whole sectors, and a tile of them would take the
+    room of two stages.
+    """
+    return frozenset({"results"} if MMAS[kind].one_k_major else ())
+
+
+def composes(kind: str, layout: str) -> bool:
+    """Those of 16 bits: others would gain no stage, which is what pieces pay with.
+
+    256 x 128 in four stages, with sums of 128 columns twice, takes 176 us where three
+    stages take 189, and sums of 256 columns in three 177 (1024x8192x8192, H200).
+    """
+    return not MMAS[kind].one_k_major
+
+
+def from_registers(kind: str, layout: str) -> bool:
+    """In shared memory wgmma reads 4-byte elements along K alone (PTX ISA, wgmma).
+
+    One matrix of NN and of TT does not lie so.
+    """
+    return MMAS[kind].one_k_major and layout in ("NN", "TT")
+
+
+def shared_axis(kind: str, layout: str) -> str:
+    """Sides say what is cut, but where one is not composed: then columns.
+
+    Of TT in tf32 rows: A lies along M, and wgmma takes such on the left alone.
+    """
+    if composes(kind, layout):
+        return ""
+    return "m" if from_registers(kind, layout) and layout == "TT" else "n"
+
+
+def transposes(tile: Tile, product: Product) -> bool:
+    """Where consumers cut columns."""
+    axis = shared_axis(product.kind, product.layout) or tile.launched.cut_axis
+    return axis == "n"
+
+
+def misshapen(tile: Tile) -> str | None:
+    """Its warps are consumers of four each."""
+    fault = too_small(tile)
+    if fault is None and tile.warps not in _WARPS:
+        return "has no consumers of four warps each: warps must be 4, 8 or 12"
+    if fault is None and not (
+        cuts(tile.n, tile.warpgroups) or cuts(tile.m, tile.warpgroups)
+    ):
+        return "has no side that is 64, 128 or 256 for every four warps"
+    return fault
+
+
+def powers_of_two(tile: Tile) -> set[int]:
+    """Sides are cut into slices and pieces that are; and consumers may be three."""
+    return {tile.k, tile.warps} - {12}
+
+
+def why_not_compiled(tile: Tile, product: Product) -> str | None:
+    """Consumers cut one side, the other is a power of two or the sum of several."""
+    turned, schedule = transposes(tile, product), tile.schedule
+    if tile.warps not in _WARPS or not cuts(
+        tile.n if turned else tile.m, tile.warpgroups
+    ):
+        axis = shared_axis(product.kind, product.layout) or "n or m"
+        return (
+            f"{schedule} cuts {axis} into a part of 64, 128 or 256 for every 4 of the "
+            "tile's warps, which are 4, 8 or 12"
+        )
+    axis, side = ("m", tile.m) if turned else ("n", tile.n)
+    if side > _LARGEST or side % _STEP:
+        return f"{schedule} multiplies {axis} of up to {_LARGEST}, in steps of {_STEP}"
+    if not side & (side - 1):
+        return None
+    if not composes(product.kind, product.layout):
+        return f"{schedule} multiplies {product.mma.name} in powers of two along {axis}"
+    lies_along = not turned or product.layout in ("TN", "TT")
+    if lies_along and side % _LINE not in _RESTS:
+        rests = ", ".join(map(str, _RESTS[1:]))
+        return (
+            f"{schedule} moves rows along {axis} in lines of {_LINE}: {axis} must be a "
+            f"power of two or a multiple of {_LINE}, or {rests} more than that"
+        )
+    return None
+
+
+def shared_memory(tile: Tile, product: Product, target: Target) -> int:
+    """The ring, its barriers, consumers' tiles and what is passed to them."""
+    stage = product.rows(tile.m, tile.n) * tile.k * product.bytes
+    tiles = consumers(tile) // tile.warpgroups
+    operands = tile.m * tile.n * product.matrix_bytes
+    beside = tiles * (operands + _result_bytes(tile, product))
+    return tile.stages * stage + beside + _beside_blocks(tile, product)
+
+
+def _result_bytes(tile: Tile, product: Product) -> int:
+    """Bytes of a tile's largest part, and of a last one whose rows are no whole lines.
+
+    Of results with buffers of their own, which those of tf32 do without.
+    """
+    if "results" in by_pointers(product.kind):
+        return 0
+    turned = transposes(tile, product)
+    side, most = tile.n, most_columns(tile.warpgroups)
+    if turned:
+        side, most = tile.m, MOST_STORED
+    largest, *others = pieces(side, most)
+    taken = largest * sum(product.own_bytes)
+    if others and not turned:
+        rests = (others[-1] * size for size in product.own_bytes)
+        taken += sum(rest for rest in rests if rest < LINE_BYTES)
+    return taken * (tile.n if turned else tile.m)
+
+
+def _beside_blocks(tile: Tile, product: Product) -> int:
+    """Barriers, what is passed to consumers, and where they count parts of K.
+
+    The first two count where they found what was passed, a third behind all else.
+    """
+    barriers = 2 * round_up(8 * tile.stages, 16) + (32 if takes_turns(tile) else 0)
+    passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
+    passed += 16 * (consumers(tile) - 2)
+    whole = tile.m if transposes(tile, product) else tile.n
+    more = len(pieces(whole, most_columns(tile.warpgroups))) - 1
+    passed += (36 if product.matrix_bytes else 28) * more + 16 * bool(more)
+    passed += 0 if transposes(tile, product) else _PASSED_OF_REST * bool(more)
+    taken = barriers + passed + _PASSED_OF_PARTS * (tile.split_k != 1)
+    if tile.split_k == 1 or consumers(tile) == 2:
+        return taken
+    return round_up(taken, _STEP_OF_SCRATCH) + _SCRATCH
