@@ -7,7 +7,7 @@ import pytest
 from gemmgen.cost.resources import fits, shared_memory, why_not_compiled
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.output import alone
-from gemmgen.runtime.tile import MOST_STORED, most_columns, pieces
+from gemmgen.runtime.tile import MOST_STORED, cuts, most_columns, pieces
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse
@@ -29,6 +29,7 @@ kernels:
       out = silu(pre) + residual[m, n]
     outputs: {out: bf16, pre: fp32}
   - {name: lying, op: gemm, layout: TT}
+  - {name: turned, op: gemm, layout: NN, dtype: {a: fp16, out: fp32}}
 """
 ALONG_K = [
     *((72, 64, 4), (104, 64, 4), (24, 128, 8), (104, 128, 8), (200, 128, 8)),
@@ -36,10 +37,16 @@ ALONG_K = [
     *((200, 192, 12), (256, 192, 12), (88, 256, 8), (136, 256, 8)),
 ]
 ALONG_M = [(192, 64, 4), (192, 128, 8), (192, 192, 12), (256, 128, 8)]
+ALONG_M += [(72, 128, 8), (160, 128, 8), (200, 64, 4)]
+OF_ROWS = [
+    *((64, 72, 4), (64, 208, 4), (128, 96, 8), (128, 144, 8), (128, 208, 8)),
+    *((192, 80, 12), (192, 160, 12), (256, 144, 8)),
+]
 CASES = [
     *(("plain", *each) for each in ALONG_K),
     *(("fused", *each) for each in ALONG_K[:-4]),
     *(("lying", *each) for each in ALONG_M),
+    *((name, *each) for name in ("plain", "fused", "turned") for each in OF_ROWS),
 ]
 
 
@@ -59,6 +66,21 @@ def test_three_consumers_multiply_fewer_columns_at_a_time() -> None:
     assert pieces(256, most_columns(2)) == (256,)
     assert pieces(256, most_columns(3)) == (128, 128)
     assert pieces(200, 256) == (128, 64, 8)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "warps", "axis"),
+    [
+        *((72, 128, 8, "n"), (128, 128, 8, "n"), (256, 192, 12, "n"), (64, 64, 4, "n")),
+        *((128, 144, 8, "m"), (128, 192, 8, "m"), (192, 96, 12, "m"), (64, 96, 4, "m")),
+    ],
+)
+def test_columns_are_cut_where_they_can_be(
+    m: int, n: int, warps: int, axis: str
+) -> None:
+    assert launched(m, n, warps).cut_axis == axis
+    assert cuts(n if axis == "n" else m, warps // 4)
+    assert not cuts(192, 2) and not cuts(512, 1)
 
 
 def launched(m: int, n: int, warps: int):
@@ -106,6 +128,17 @@ def test_what_is_stored_has_boxes_of_as_many_rows_as_are_stored_at_a_time() -> N
     assert launched(128, 256, 8).boxes("mn", "m", beside=True) == ((64, 256),)
 
 
+def test_columns_come_in_pieces_where_rows_are_cut() -> None:
+    """Pieces of several lines of 128 bytes, and a second box for what is left."""
+    tile = launched(128, 208, 8)
+    assert tile.boxes("mk", "m") == ((64, 32),)
+    assert tile.boxes("nk", "m") == ((64, 32), (16, 32))
+    assert tile.boxes("kn", "m") == ((32, 64), (32, 16))
+    assert tile.boxes("mn", "m", beside=True) == ((64, 64), (64, 16))
+    assert launched(192, 144, 12).boxes("mn", "m", beside=True) == ((64, 128), (64, 16))
+    assert launched(64, 32, 4).boxes("mn", "m", beside=True) == ((64, 32),)
+
+
 def test_tiles_that_nobody_shares_are_moved_whole() -> None:
     assert launched(104, 128, 8).boxes("mk") == ((104, 32),)
     assert launched(64, 128, 8).boxes("mn") == ((64, 128),)
@@ -137,7 +170,8 @@ def kernels(tmp_path_factory: pytest.TempPathFactory):
 
 FEW = {
     *(("plain", 104, 64, 4), ("fused", 200, 128, 8), ("plain", 256, 192, 12)),
-    *(("fused", 256, 128, 8), ("lying", 192, 128, 8)),
+    *(("fused", 256, 128, 8), ("lying", 192, 128, 8), ("lying", 72, 128, 8)),
+    *(("plain", 128, 144, 8), ("fused", 128, 208, 8), ("turned", 192, 160, 12)),
 }
 
 
@@ -154,12 +188,14 @@ def test_tiles_of_pieces_take_the_memory_predicted(
     assert 0 <= shared_memory(tile, plan.product, TARGET) - real <= 512
 
 
-@pytest.mark.parametrize("m", [16, 24, 200, 256])
-def test_a_spec_may_list_them(m: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("m", "n"), [(16, 128), (24, 128), (200, 128), (256, 128), (128, 144), (256, 72)]
+)
+def test_a_spec_may_list_them(m: int, n: int, tmp_path: Path) -> None:
     """In the schedule whose kernels compose their sides."""
     spec = SPEC.replace(
-        "op: linear}", f"op: linear, tiles: {{m: {m}, n: 128, k: 32, warps: 8}}}}"
+        "op: linear}", f"op: linear, tiles: {{m: {m}, n: {n}, k: 32, warps: 8}}}}"
     )
     plan = plans(parse(spec.encode(), "spec.yaml"))[0]
     found = [tile for _, tile in plan.tiles if tile.schedule == "warp_specialized"]
-    assert [(tile.m, tile.n, tile.k) for tile in found] == [(m, 128, 32)]
+    assert [(tile.m, tile.n, tile.k) for tile in found] == [(m, n, 32)]

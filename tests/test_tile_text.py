@@ -18,12 +18,15 @@ def tiles(draw: st.DrawFn) -> Tile:
         sides = [*draw(st.permutations([1, 2 ** draw(st.integers(0, 6))]))]
         sides.append(2 ** draw(st.integers(4, 11)))
     specialized = schedule == "warp_specialized"
+    warps = draw(st.sampled_from((4, 8) if specialized else (1, 2, 4, 8, 16)))
+    if specialized:  # one side is cut into slices
+        sides[draw(st.integers(0, 1))] = draw(st.sampled_from((16, 32, 64))) * warps
     splits = [FILL, *range(1, 65)] if SCHEDULES[schedule].splits else [1]
     return Tile(
         *sides,
         draw(st.integers(1, 64)),
         draw(st.integers(1, 12)),
-        draw(st.sampled_from((4, 8) if specialized else (1, 2, 4, 8, 16))),
+        warps,
         schedule,
         draw(st.sampled_from(splits)),
     )
@@ -55,6 +58,10 @@ def test_no_two_tiles_have_one_text(one: Tile, other: Tile) -> None:
         (
             Tile(128, 192, 64, 8, 4, 12, "warp_specialized"),
             "warp_specialized 128x192x64 s4 w12",
+        ),
+        (
+            Tile(128, 144, 64, 8, 5, 8, "warp_specialized"),
+            "warp_specialized 128x144x64 s5 w8",
         ),
     ],
 )
@@ -90,8 +97,8 @@ def test_what_is_no_tile(text: str) -> None:
     [
         ("tma 48x64x128 s5 w4", "no power of two"),
         ("tiled 64x64x64 s5 w3", "no power of two"),
-        ("warp_specialized 128x192x64 s5 w8", "no power of two"),
-        ("warp_specialized 128x96x64 s5 w12", "no power of two"),
+        ("warp_specialized 192x192x64 s5 w8", "no side that is 64, 128 or 256 for"),
+        ("warp_specialized 128x96x64 s5 w12", "no side that is 64, 128 or 256 for"),
         ("warp_specialized 128x192x192 s2 w12", "no power of two"),
         ("tma 128x192x64 s5 w4", "no power of two"),
         ("tiled 8x64x64 s5 w4", "has a side under 16"),

@@ -28,6 +28,12 @@ MOST_STORED = gl.constexpr(MOST_STORED)
 cuts_into_slices = gluon.constexpr_function(cuts)
 
 
+@gluon.constexpr_function
+def swaps(columns, warpgroups, told):
+    """Whether the transpose is computed: as told, or if consumers can cut columns."""
+    return cuts_into_slices(columns, warpgroups) if told is None else told
+
+
 @gluon.jit
 def split_of_k(K, SPLIT_K, BLOCK_K: gl.constexpr):
     """Where this program's split of K begins, and its length, which may be 0."""
@@ -55,6 +61,26 @@ def ring_buffers(
     else:
         a_smem = buffers(a_boxes[0], STAGES * NUM_WGS)
         return a_smem, piece_buffers(b_boxes, STAGES, BLOCK_N, NUM_WGS, B_K_MAJOR)
+
+
+@gluon.jit
+def memory_of_parts(
+    operands, results, CONSUMERS: gl.constexpr,
+    BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, NUM_WGS: gl.constexpr,
+    SWAP_AB: gl.constexpr,
+):  # fmt: skip
+    """Operands [m, n] with buffers and barriers, results with buffers, for all parts.
+
+    Parts of a consumer's slice are rows with SWAP_AB, else columns.
+    """
+    AXIS: gl.constexpr = 1 - SWAP_AB
+    SIDE: gl.constexpr = BLOCK_M if SWAP_AB else BLOCK_N
+    MOST: gl.constexpr = MOST_STORED if SWAP_AB else columns_of(NUM_WGS)
+    PARTS: gl.constexpr = pieces_of(SIDE, MOST)
+    smems = operand_buffers(operands, CONSUMERS, PARTS, AXIS)
+    result_smems = result_buffers(operands, smems, results, CONSUMERS, PARTS, AXIS)
+    full, empty = operand_ring(operands, CONSUMERS)
+    return (operands, smems, full, empty), (results, result_smems)
 
 
 @gluon.jit
@@ -93,36 +119,29 @@ def specialize(
     """Compute tiles, or splits of their K, and call `finish_part` for each part.
 
     A, B, each of `operands` [m, n] and of `results` are tuples of descriptors; `given`
-    are further arguments of `finish_part`, see `finish_tile`. A tile is computed as its
-    transpose if consumers can cut its columns, or as SWAP_AB says.
+    are further arguments of `finish_part`, see `finish_tile`. SWAP_AB: see `swaps`.
     """
-    CUTS_N: gl.constexpr = cuts_into_slices(BLOCK_N, NUM_WGS)
-    SWAPS: gl.constexpr = CUTS_N if SWAP_AB is None else SWAP_AB
-    SIDE: gl.constexpr = BLOCK_M if SWAPS else BLOCK_N
-    PARTS: gl.constexpr = pieces_of(SIDE, MOST_STORED if SWAPS else columns_of(NUM_WGS))
+    SWAPS: gl.constexpr = swaps(BLOCK_N, NUM_WGS, SWAP_AB)
     k_begin, K = split_of_k(K, SPLIT_K, BLOCK_K)
     CONSUMERS: gl.constexpr = NUM_WGS + (NUM_WGS == 1)
-    operand_smems = operand_buffers(operands, CONSUMERS, PARTS, 1 - SWAPS)
-    result_smems = result_buffers(
-        operands, operand_smems, results, CONSUMERS, PARTS, 1 - SWAPS
+    loaded, stored = memory_of_parts(
+        operands, results, CONSUMERS, BLOCK_M, BLOCK_N, NUM_WGS, SWAPS
     )
-    operand_full, operand_empty = operand_ring(operands, CONSUMERS)
     a_smem, b_smem = ring_buffers(
         a_boxes, b_boxes,
         BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAPS,
     )  # fmt: skip
     full, empty = ring(STAGES, NUM_WGS)
     order = barriers(CONSUMERS, NUM_WGS == 1)
-    moved = (operands, operand_smems, operand_full, operand_empty)
     run_roles(
         (
-            finish_part, given, (a_smem, b_smem, full, empty, order), moved,
-            (results, result_smems), partials_ptr, counters_ptr, M, N, K, SPLIT_K,
+            finish_part, given, (a_smem, b_smem, full, empty, order), loaded,
+            stored, partials_ptr, counters_ptr, M, N, K, SPLIT_K,
             BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
             A_K_MAJOR, B_K_MAJOR, SWAPS, LEFT_IN_REGISTERS,
         ),
         (
-            (a_boxes, b_boxes, a_smem, b_smem, full, empty), moved,
+            (a_boxes, b_boxes, a_smem, b_smem, full, empty), loaded,
             k_begin, M, N, K, SPLIT_K,
             BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
             A_K_MAJOR, B_K_MAJOR, SWAPS,

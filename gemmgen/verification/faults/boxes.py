@@ -12,6 +12,7 @@ _OF_ANOTHER = (
     "[*one.descriptors(self.in_gluon)[:1], "
     "*self.tma_args[-1].descriptors(self.in_gluon)[1:]]"
 )
+_SIDES = "tile.cut_axis if self.cuts else ''"
 _FAULTS = (
     ("piece lost", "[most] * (side // most)", "[most] * (side >= most)"),
     ("piece lost", "range(1, most.bit_length())", "range(2, most.bit_length())"),
@@ -23,6 +24,10 @@ _FAULTS = (
     ("never a second box", "1 + (first != last)", "1"),
     ("always a second box", "1 + (first != last)", "2"),
     ("boxes exchanged", "(tuple(first), tuple(last))", "(tuple(last), tuple(first))"),
+    ("slices of the other side", f"self.shared or {_SIDES}", _SIDES),
+    ("slices of the other side", f"self.shared or {_SIDES}", "self.shared"),
+    ("slices of the other side", "cuts(self.n, self.warpgroups)", "True"),
+    ("slices of the other side", "cuts(self.n, self.warpgroups)", "False"),
     ("box of the other tensors", "at > 1", "at > 2"),
     ("missing box before the others", "boxes + missing", "missing + boxes"),
     ("box missing that is not", "1 + rest - len(boxes)", "rest"),

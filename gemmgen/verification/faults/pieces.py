@@ -30,7 +30,9 @@ def piece_families() -> Iterator[tuple[str, Edit]]:
     yield "operand not waited for by the first part", replaced("i == 0", "i == 1")
     yield "operand of another", changed("load_part", 1, "0")
     yield "part of another", replaced("parts[i]", "parts[0]")
-    yield "part of another", replaced("PART if len(smems[i]) > 1 else 0", "0")
+    for place in ("0", "len(smems) - 1", "part"):
+        yield "part of another", replaced("max(0, part + len(smems) - parts)", place)
+    yield from _orientation()
 
 
 def _boxes() -> Iterator[tuple[str, Edit]]:
@@ -50,7 +52,7 @@ def _boxes() -> Iterator[tuple[str, Edit]]:
         yield "pieces of other sides", replaced(columns, f"{columns} // 2")
     yield (
         "pieces of other sides",
-        replaced("pieces_of(ROWS, MOST_STORED)[0]", "pieces_of(ROWS, MOST_STORED)[-1]"),
+        replaced("PARTS[0]", "PARTS[-1]"),
     )
     yield "pieces along the other axis", replaced("1 - K_MAJOR", "K_MAJOR")
     for tensor in "AB":
@@ -62,9 +64,9 @@ def _boxes() -> Iterator[tuple[str, Edit]]:
 
 def _places() -> Iterator[tuple[str, Edit]]:
     """Boxes and pieces that begin elsewhere."""
-    for box in ("i * SIDE", "i * ROWS"):
+    for box in ("i * SIDE", "(1 - AXIS) * i * SIDE", "AXIS * i * SIDE"):
         yield "box at the piece's first", without_term(box)
-        yield "box cut from the piece's first", _cut_first(box)
+    yield "box cut from the piece's first", _cut_first("i * SIDE")
     yield (
         "box cut from the piece's first",
         replaced("piece.slice(at, SIDE, AXIS)", "piece.slice(0, SIDE, AXIS)"),
@@ -72,6 +74,7 @@ def _places() -> Iterator[tuple[str, Edit]]:
     for side, other in (
         ("piece.shape[AXIS]", "descs[0].block_shape[AXIS]"),
         ("acc.shape[0]", "parts[0].shape[0]"),
+        ("acc.shape[1]", "parts[0].shape[1]"),
     ):
         yield "piece behind one of another side", _advanced(side, other)
 
@@ -91,6 +94,27 @@ def _halves() -> Iterator[tuple[str, Edit]]:
             replaced(f"gl.convert_layout({half}, LAYOUT)", half),
         )
     yield "half in another layout", replaced("[16, COLUMNS, 8]", "[16, 2 * COLUMNS, 8]")
+
+
+def _orientation() -> Iterator[tuple[str, Edit]]:
+    """What is cut, and what lies along rows, taken for the other."""
+    chosen = "cuts_into_slices(columns, warpgroups)"
+    for swaps in ("True", "False"):
+        yield "slices of the other side", replaced(chosen, swaps)
+    yield (
+        "slices of the other side",
+        replaced(f"{chosen} if told is None else told", chosen),
+    )
+    yield "slices of the other side", replaced(
+        "BLOCK_M if SWAP_AB else BLOCK_N", "BLOCK_M"
+    )
+    yield "operand loaded along the other axis", changed("load_pieces", 6, "1 - {}")
+    yield "box along the other axis", replaced(
+        "int(desc.block_shape[0] == piece.shape[0])", "0"
+    )
+    yield "part in the layout of another", replaced(
+        "descs[0].layout != descs[1].layout", "False"
+    )
 
 
 def _fewer(bounds: str) -> Edit:

@@ -68,6 +68,7 @@ kernels:
     tiles:
       - {m: 104, n: 128, k: 32, stages: 2, warps: 8, split_k: 3}
       - {m: 256, n: 128, k: 32, stages: 2, warps: 8}
+      - {m: 128, n: 208, k: 32, stages: 2, warps: 8}
   # The same of a matrix that lies along them.
   - name: lying
     op: gemm
