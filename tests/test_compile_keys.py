@@ -35,7 +35,9 @@ ARGUMENTS = ("M", "N", "K", "SPLIT_K", "ALIGN", "INDEX")
 
 def launched(plan: Plan, module: Any, sizes: tuple[int, int, int]) -> Any:
     call = tile_choice._Call(TARGETS["sm_90"], 132, sizes, tile_choice._WHOLE)
-    return tile_choice._chosen(plan, module, call)
+    with tile_choice.gpus(module) as tell:
+        tell(call)
+        return tile_choice._chosen(plan, module, call)
 
 
 def key_of(plan: Plan, module: Any, launch: Any) -> CompileKey:

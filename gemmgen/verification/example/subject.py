@@ -68,14 +68,6 @@ class Variant:
         return self.schedule, self.parts > 1, self.of_a_column
 
     @property
-    def has_orders(self) -> bool:
-        """Whether the interpreter runs it in another order when it runs again.
-
-        Programs meet in a workspace, or a program has several parts.
-        """
-        return SCHEDULES[self.schedule].splits or self.specialized
-
-    @property
     def name(self) -> str:
         """The tile in a word or two, for whoever reads of a fault."""
         return f"{self.schedule} tile {self.block}"

@@ -5,7 +5,8 @@ A place is a line of the kernel with the tile and the K block that it is at.
 
 import sys
 from collections.abc import Iterator
-from types import FrameType
+from functools import lru_cache
+from types import CodeType, FrameType
 from typing import Any
 
 MARK = "__interpreted_gluon__"
@@ -40,21 +41,30 @@ def place(frame: FrameType | None) -> str:
 
     First the line itself, then that of the loop over tiles if another function has it.
     """
-    own = list(frames(frame))
+    own = [(one, _told(one)) for one in frames(frame)]
     if not own:
         return "the launch"
-    looping = [one for one in own[1:] if "tile" in one.f_locals][:1]
+    looping = [one for one in own[1:] if "tile" in one[1]][:1]
     there = ", for ".join(
-        f"{one.f_code.co_name}, line {one.f_lineno}" for one in (own[0], *looping)
+        f"{one.f_code.co_name}, line {one.f_lineno}" for one, _ in (own[0], *looping)
     )
-    known = {name: value for one in reversed(own) for name, value in _told(one)}
+    known: dict[str, Any] = {}
+    for _, told in reversed(own):
+        known |= told
     values = [f"{name}={known[name]}" for name in _TOLD if name in known]
     return f"{there} ({', '.join(values)})" if values else there
 
 
-def _told(frame: FrameType) -> Iterator[tuple[str, Any]]:
-    values = frame.f_locals
-    return ((name, values[name]) for name in _TOLD if name in values)
+def _told(frame: FrameType) -> dict[str, Any]:
+    names = _names(frame.f_code)
+    values = frame.f_locals if names else {}
+    return {name: values[name] for name in names if name in values}
+
+
+@lru_cache(1024)
+def _names(code: CodeType) -> list[str]:
+    """Those of the local variables of a function that are told."""
+    return [name for name in _TOLD if name in code.co_varnames + code.co_cellvars]
 
 
 def here() -> str:

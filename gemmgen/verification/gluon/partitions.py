@@ -20,6 +20,13 @@ class _Stopped(BaseException):
     """Ends a thread whose program has failed elsewhere."""
 
 
+def _closed() -> threading.Lock:
+    """What a thread waits for until another lets it go on, once for each time."""
+    lock = threading.Lock()  # a semaphore takes five of them
+    lock.acquire()
+    return lock
+
+
 class Partition:
     """Warps with one part of a program: what they know and have under way."""
 
@@ -35,7 +42,7 @@ class Partition:
         self.waits_for: Callable[[], str] = str
         self.frame: FrameType | None = None
         self.done = False
-        self.turn = threading.Semaphore(0)
+        self.turn = _closed()
 
     def moment(self, kind: str) -> Moment:
         """The end of the next thing of a kind: products, stores or plain accesses."""
@@ -74,7 +81,7 @@ class Turns:
         self.idle = idle
         self.running = partitions[0]
         self.failure: BaseException | None = None
-        self.over = threading.Semaphore(0)
+        self.over = _closed()
 
     def run(self, bodies: Sequence[Callable[[], Any]]) -> None:
         """Run every partition's body to its end; raise the first failure."""
@@ -110,9 +117,9 @@ class Turns:
     def _fail(self, failure: BaseException) -> None:
         if self.failure is None:
             self.failure = failure
-            for one in self.partitions:
-                one.turn.release()
-            self.over.release()
+            for one in (*(one.turn for one in self.partitions), self.over):
+                if one.locked():
+                    one.release()
 
     def _hand_over(self, number: int) -> None:
         self.running = self.partitions[number]

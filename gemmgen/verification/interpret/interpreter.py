@@ -18,7 +18,7 @@ from triton.runtime.interpreter import TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from gemmgen.tables.dtypes import DTYPES
-from gemmgen.verification.interpret import hardware, known_types, orders
+from gemmgen.verification.interpret import hardware, known_operands, known_types, orders
 from gemmgen.verification.interpret.memory import Memory
 from gemmgen.verification.interpret.workspace import Workspace
 
@@ -29,6 +29,8 @@ _SHORT_FLOATS = {
     if getattr(tl, row.triton).is_fp8()
 }
 _TF32_BITS = np.uint32(0xFFFFE000)
+_PATCHED = "_patched"
+"""The mark of functions whose language is patched: they are called again and again."""
 
 
 class _State:
@@ -43,6 +45,7 @@ def mend() -> None:
     """Mend the interpreter of this process; kernels are imported after this."""
     np.seterr(all="ignore")
     known_types.remember()
+    known_operands.remember()
     interpreter._patch_lang = _patch_once(interpreter._patch_lang)
     interpreter.GridExecutor.__call__ = _launch
     _Builder.create_masked_load = _checked_load(_Builder.create_masked_load)
@@ -83,8 +86,11 @@ def _autotune(configs: list[Any], **_options: Any) -> Any:
 
 def _patch_once(patch: Any) -> Any:
     """Patch `triton.language` for good: undoing it takes longer than most launches."""
+    nothing = contextlib.ExitStack()  # what leaving undoes
 
     def once(fn: Any) -> Any:
+        if _PATCHED in vars(fn):
+            return nothing
         seen = [one for one in fn.__globals__.values() if one in (tl, tl.core)]
         languages = frozenset(map(id, seen))
         if languages not in _State.patched:
@@ -94,7 +100,8 @@ def _patch_once(patch: Any) -> Any:
                 language.range = _checked_range(language.range)
             # NumPy 2.4 refuses int() of an array that has an axis.
             tl.core.tensor.__index__ = lambda self: int(self.handle.data.item())
-        return contextlib.ExitStack()
+        vars(fn)[_PATCHED] = True
+        return nothing
 
     return once
 

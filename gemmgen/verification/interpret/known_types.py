@@ -20,6 +20,7 @@ def remember() -> None:
     """Make `triton.language` and its interpreter look up what they have worked out."""
     tl.block_type.__init__ = _block_type(tl.block_type.__init__)
     tl.tensor.__init__ = _tensor(tl.tensor.__init__)
+    tl.core._unwrap_if_constexpr = _unwrapped(tl.core._unwrap_if_constexpr)
     interpreter._get_np_dtype = _by_scalar(interpreter._get_np_dtype)
 
 
@@ -49,9 +50,21 @@ def _tensor(init: Callable[..., None]) -> Callable[..., None]:
         if not found:
             init(self, handle, type)
             found.update(vars(self))
-        vars(self).update(found, handle=handle, type=type)
+        own = vars(self)
+        own.update(found)
+        own["handle"], own["type"] = handle, type
 
     return known
+
+
+def _unwrapped(unwrap: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Most values are tensors or numbers, which nothing is wrapped around."""
+    plain = frozenset((tl.tensor, int, str, bool))
+
+    def of(value: Any) -> Any:
+        return value if type(value) in plain else unwrap(value)
+
+    return of
 
 
 def _by_scalar(found: Callable[[Any], Any]) -> Callable[[Any], Any]:

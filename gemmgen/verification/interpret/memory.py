@@ -25,26 +25,35 @@ class Region:
     """The elements of one argument, by address."""
 
     def __init__(self, tensor: Tensor) -> None:
+        self.width = tensor.element_size()
+        self.start = tensor.data_ptr()
+        self.count = tensor.numel()
+        self._map: Any = None
+        self._sorted: Any = None
+        if tensor.is_contiguous():
+            return
         offsets = np.zeros(1, dtype=np.int64)
         for size, stride in zip(tensor.shape, tensor.stride(), strict=True):
             steps = np.arange(size if stride else min(size, 1), dtype=np.int64)
             offsets = (offsets[:, None] + steps * stride).ravel()
-        self.width = tensor.element_size()
-        self.start = tensor.data_ptr()
-        self.count = int(offsets.max()) + 1 if offsets.size else 0
-        self._map = np.zeros(min(self.count, _LARGEST_MAP), dtype=bool)
-        self._sorted = None
-        if self.count <= _LARGEST_MAP:
-            self._map[offsets] = True
-        else:
+        self.count = int(offsets.max()) + 1
+        if self.count > _LARGEST_MAP:
             self._sorted = np.sort(offsets)
+        else:
+            self._map = np.zeros(self.count, dtype=bool)
+            self._map[offsets] = True
 
     def holds(self, addresses: "np.ndarray[Any, Any]") -> bool:
         """Whether all addresses, as int64, are elements."""
-        offsets, odd = np.divmod(addresses - self.start, self.width)
-        if odd.any() or offsets.min() < 0 or offsets.max() >= self.count:
+        offsets = addresses - self.start
+        if offsets.min() < 0 or offsets.max() >= self.count * self.width:
             return False
-        if self._sorted is None:
+        if (offsets & (self.width - 1)).any():  # widths are powers of two
+            return False
+        if self._map is None and self._sorted is None:
+            return True
+        offsets //= self.width
+        if self._map is not None:
             return bool(self._map[offsets].all())
         places = np.searchsorted(self._sorted, offsets)
         return bool((self._sorted[places] == offsets).all())
@@ -58,8 +67,10 @@ class Memory:
 
     def check(self, action: str, pointers: Any, mask: Any, width: int) -> None:
         """Raise `OutOfBounds` unless all active lanes are in one argument."""
-        active = np.broadcast_to(np.asarray(mask), pointers.shape)
-        addresses = pointers[active].view(np.int64)
+        active = np.asarray(mask)
+        if not active.all():
+            pointers = pointers[np.broadcast_to(active, pointers.shape)]
+        addresses = np.ascontiguousarray(pointers).view(np.int64)
         if not addresses.size:
             return
         fitting = [region for region in self.regions if region.width == width]

@@ -21,6 +21,11 @@ def begin(seed: int) -> None:
     _Turn.seed, _Turn.launch = seed, 0
 
 
+def mattered() -> bool:
+    """Whether programs of the case have met, and so would run in another order."""
+    return _Turn.launch > 0
+
+
 def next_order(positions: Sequence[Position]) -> list[Position]:
     """The programs of the next launch.
 

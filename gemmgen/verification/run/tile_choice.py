@@ -7,7 +7,7 @@ the device is replaced. The kernels' own properties are verified with tiles forc
 import math
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from types import ModuleType
@@ -68,13 +68,15 @@ def check_choice(plan: Plan, module: ModuleType, number: int) -> int:
         return 0
     draw, count = random.Random(number), 0
     oldest = min(TARGETS[name].architecture for name in plan.targets)
-    for gpu in TARGETS.values():
-        if gpu.architecture < oldest:
-            continue
-        for sizes in sizes_for(module.TILES, draw):
-            call = _Call(gpu, draw.choice((*SMS, gpu.sms)), sizes, draw.choice(_ROWS))
-            _check(plan, module, call)
-            count += 1
+    newer = [gpu for gpu in TARGETS.values() if gpu.architecture >= oldest]
+    with gpus(module) as tell:
+        for gpu in newer:
+            for sizes in sizes_for(module.TILES, draw):
+                sms = draw.choice((*SMS, gpu.sms))
+                call = _Call(gpu, sms, sizes, draw.choice(_ROWS))
+                tell(call)
+                _check(plan, module, call)
+                count += 1
     return count
 
 
@@ -225,28 +227,29 @@ def _describable(matrix: Tensor) -> bool:
 
 
 def _chosen(plan: Plan, module: ModuleType, call: _Call) -> Any:
-    """The launch that the module makes of a call."""
-    with _device(module, call):
-        return module.LAUNCHES.launch(*_arguments(plan, call))
+    """The launch that the module makes of a call, whose GPU it was told."""
+    return module.LAUNCHES.launch(*_arguments(plan, call))
 
 
 @contextmanager
-def _device(module: ModuleType, call: _Call) -> Iterator[None]:
-    """What the module's folder finds out about a GPU, replaced."""
-    known = {
-        "compute_capability": call.gpu.architecture,
-        "num_sms": call.sms,
-        "shared_memory": call.gpu.shared_per_block,
-    }
+def gpus(module: ModuleType) -> Iterator[Callable[[_Call], None]]:
+    """Replace what the module's folder finds out about a GPU, by that of each call."""
+    known: dict[str, int] = {}
+
+    def told(call: _Call) -> None:
+        known["compute_capability"] = call.gpu.architecture
+        known["num_sms"] = call.sms
+        known["shared_memory"] = call.gpu.shared_per_block
+
     package = package_of(module)
     folder = [one for name, one in sys.modules.items() if name.startswith(package)]
     with ExitStack() as stack:
         for one in folder:
-            for name, value in known.items():
+            for name in ("compute_capability", "num_sms", "shared_memory"):
                 if hasattr(one, name):
-                    answer = patch.object(one, name, lambda _, value=value: value)
+                    answer = patch.object(one, name, lambda _, name=name: known[name])
                     stack.enter_context(answer)
-        yield
+        yield told
 
 
 def _arguments(plan: Plan, call: _Call) -> Iterator[Tensor | float]:

@@ -131,7 +131,7 @@ class Trial:
                 case,
                 variant.block,
                 self.device,
-                again or variant.has_orders,
+                again or variant.specialized,
             ),
         )
         self.note(case, variant)
