@@ -417,11 +417,12 @@ def a_forward_derivative_is_refused_by_name() -> None:
 
 @case
 def vmap_maps() -> None:
-    exact = {"rtol": 0, "atol": 0}
     x, w = X, W
 
     def same(got: Any, wanted: Any) -> None:
-        torch.testing.assert_close(got, wanted, **exact)
+        # Of many rows at once the CPU's BLAS may round single sums otherwise.
+        rounding = 1e-6 if got.dtype == torch.float32 else 0
+        torch.testing.assert_close(got, wanted, rtol=rounding, atol=rounding)
 
     same(torch.vmap(lambda x: study_linear(x, w))(x), study_linear(x, w))
     rows = torch.vmap(torch.vmap(lambda row: study_linear(row, w)))

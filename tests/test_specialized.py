@@ -155,8 +155,8 @@ def test_consumers_are_two_at_least_and_one_warpgroup_loads() -> None:
 @pytest.mark.parametrize(
     "tile",
     [
-        "{m: 128, n: 64, k: 64, warps: 8}",
-        "{m: 64, n: 32, k: 64, warps: 4}",
+        "{m: 64, n: 64, k: 64, warps: 8}",
+        "{m: 32, n: 32, k: 64, warps: 4}",
         "{m: 64, n: 64, k: 64, warps: 2}",
         "{m: 64, n: 256, k: 64, warps: 16}",
     ],
@@ -167,6 +167,6 @@ def test_tiles_that_cannot_be_shared_are_refused_with_what_can(
     path = tmp_path / "spec.yaml"
     text = SPEC.format(layout="NT").replace("plain}", f"plain, tiles: [{tile}]}}")
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(SpecErrors, match="n into a part of 64, 128 or 256 for every 4"):
+    with pytest.raises(SpecErrors, match="n or m into a part of 64, 128 or 256 for every"):
         api.build([path])
     assert not (tmp_path / "generated").exists()

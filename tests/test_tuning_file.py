@@ -402,7 +402,7 @@ def test_without_a_row_for_all_tensors_the_model_adds_some(
     ("tile", "reason"),
     [
         ("tma 256x256x128 s5 w8", "it needs 655400 bytes of shared memory, sm_90 has"),
-        ("warp_specialized 64x32x64 s4 w4", "warp_specialized cuts n into a part of"),
+        ("warp_specialized 128x88x64 s4 w8", "warp_specialized moves rows along n in"),
     ],
 )
 def test_a_rule_that_does_not_fit_is_an_error(
@@ -478,3 +478,16 @@ def test_the_lists_of_shapes_are_those_of_the_projects_own_file() -> None:
     listed = {name: set(found) for name, found in shapes.read(path, kernels).items()}
     timed = tuning_file.read(ROOT / "tuning" / "nvidia_h200.yaml").kernels
     assert listed == {name: set(one.times) for name, one in timed.items()}
+
+
+def test_no_layer_that_is_raced_is_among_what_costs_of_16_bits_are_fitted_to() -> None:
+    kernels = {plan.name for plan in load(ROOT / "spec.yaml")}
+
+    def layers(name: str) -> set[Layer]:
+        found = shapes.read(ROOT / "benchmarks" / "speed" / name, kernels)
+        of_16_bits = {"linear_bf16", "linear_bias_gelu"} & found.keys()
+        return {shape.layer for kernel in of_16_bits for shape in found[kernel]}
+
+    tuned = layers("tuning_shapes.yaml")
+    assert len(tuned) > 100
+    assert not tuned & (layers("models.yaml") | layers("suite.yaml"))

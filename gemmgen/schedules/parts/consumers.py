@@ -141,7 +141,7 @@ def _result_bytes(tile: Tile, product: Product) -> int:
     if turned:
         side, most = tile.m, MOST_STORED
     largest, *others = pieces(side, most)
-    taken = largest * sum(product.own_bytes)
+    taken = largest * (product.tile_bytes - product.matrix_bytes)
     if others and not turned:
         rests = (others[-1] * size for size in product.own_bytes)
         taken += sum(rest for rest in rests if rest < LINE_BYTES)

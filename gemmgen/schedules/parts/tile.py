@@ -31,10 +31,10 @@ class Product:
     precision. `out_bytes` is the size of the largest result element, `tile_bytes` that
     of all buffers for results and operands [m, n] together, `vector_bytes` that of the
     largest operand [m] or [n], `matrix_bytes` and `result_bytes` those of all operands
-    [m, n] and of all results together, `own_bytes` that of each result with a buffer of
-    its own. `passed` counts operands, and results beyond
-    the first. `operations` is what the epilogue computes for an element. A is
-    multiplied with so many `rights`, each of which has its own sum.
+    [m, n] and of all results together. `passed` counts operands, and results beyond the
+    first. `operations` is what the epilogue computes for an element. A is multiplied
+    with so many `rights`, each of which has its own sum. `own_bytes` are those of each
+    result with a buffer of its own.
     """
 
     kind: str
@@ -44,11 +44,11 @@ class Product:
     layout: str = "NT"
     vector_bytes: int = 0
     matrix_bytes: int = 0
-    own_bytes: tuple[int, ...] = ()
     result_bytes: int = 0
     passed: int = 0
     operations: int = 0
     rights: int = 1
+    own_bytes: tuple[int, ...] = ()
 
     @property
     def mma(self) -> Mma:
