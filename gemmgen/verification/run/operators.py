@@ -3,6 +3,7 @@
 What torch itself can check of an operator, `torch.library.opcheck`, is checked too.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import Case
+from gemmgen.verification.example.cut import check_cut
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.run.refusals import valid_call
 
@@ -34,6 +36,7 @@ class Entered:
         values = {**call.tensors, **call.numbers}
         self.launcher: Any = launcher
         self.names, self.device, self.grad = plan.argument_names, device, plan.grad
+        self.linear_in = plan.linear_in
         self.inputs = [values[name] for name in self.names]
         self.flops = 2 * _CASE.n * _CASE.k * _CASE.m
         self.wanted = _several(launcher(*self.inputs))
@@ -81,6 +84,7 @@ def check_operator(
     one = Entered(plan, launcher, device)
     checks = (
         _called,
+        _cut,
         _told,
         _without_memory,
         _derivatives,
@@ -136,6 +140,15 @@ def _called(one: Entered) -> None:
     one.same("the operator", one.overload(*one.inputs))
     with torch.inference_mode():
         one.same("the operator in inference mode", one.overload(*one.inputs))
+
+
+def _cut(one: Entered) -> None:
+    """In each way in which DTensor may cut it, parts make it up; K, if they can."""
+    axes, linear_in = one.launcher.operator.axes, one.linear_in
+    if axes.linear_in != linear_in:
+        raise Wrong(f"linear_in is {axes.linear_in}, not {linear_in}")
+    sharding = sys.modules[type(axes).__module__]
+    check_cut(sharding, axes, lambda *given: _several(one.launcher(*given)), one.inputs)
 
 
 def _told(one: Entered) -> None:
