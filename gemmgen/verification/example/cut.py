@@ -69,7 +69,9 @@ def _parts(
 
 
 def _part(whole: Any, how: Any, at: int) -> Any:
-    """What a process has; of an addend the first has all."""
+    """What a process has; of an addend the first has all. Numbers have no placement."""
+    if isinstance(whole, Tensor) == (how is None):
+        raise Wrong(f"{how} is no placement of {type(whole).__name__}")
     if isinstance(how, Shard):
         return whole.tensor_split(_PARTS, how.dim)[at]
     if isinstance(how, Partial) and at > 0:

@@ -24,6 +24,8 @@ from gemmgen.verification.run.refusals import valid_call
 
 _CASE = Case((3,), 5, 7)
 _ITEMS = 2
+_WHOLE_OR_CUT = 3
+"""Ways to cut a call: not at all, along rows, along columns."""
 
 
 class Entered:
@@ -148,7 +150,9 @@ def _cut(one: Entered) -> None:
     if axes.linear_in != linear_in:
         raise Wrong(f"linear_in is {axes.linear_in}, not {linear_in}")
     sharding = sys.modules[type(axes).__module__]
-    check_cut(sharding, axes, lambda *given: _several(one.launcher(*given)), one.inputs)
+    given = (sharding, axes, lambda *each: _several(one.launcher(*each)), one.inputs)
+    if (ways := check_cut(*given)) != _WHOLE_OR_CUT + (linear_in is not None):
+        raise Wrong(f"{ways} ways to cut it")
 
 
 def _told(one: Entered) -> None:
