@@ -12,8 +12,11 @@ from gemmgen.output import alone
 from gemmgen.output.folder import SHARED
 from gemmgen.render import render
 from gemmgen.render.parts import LAUNCHER, file_of
+from gemmgen.runtime.table import best
+from gemmgen.runtime.tile import Tile
 from gemmgen.select.plan import load
 from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.example.subject import ANYWHERE
 from gemmgen.verification.faults.boxes import box_families
 from gemmgen.verification.faults.families import families
 from gemmgen.verification.faults.host import host_families, on_the_host
@@ -272,3 +275,11 @@ def test_every_excuse_is_of_a_mutant() -> None:
         made += mutated(source, families(trial_plans()[0]), on_the_device)
         for row in rows:
             assert any(row.covers(one) for one in made), row
+
+
+def test_a_forced_row_serves_any_sizes_though_it_was_a_layer_s() -> None:
+    """Else another row serves them, and its kernel is never interpreted."""
+    row = Tile("tma", 90, 200, 512, 1024, 64, 64, 64, 8, 1, 6, 4, from_rows=65)
+    assert not row.fits(3, 5)
+    forced = row._replace(**ANYWHERE)
+    assert forced.fits(3, 5) and best([forced], (1, 3, 5), 2) == forced
