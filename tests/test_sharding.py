@@ -3,6 +3,7 @@
 import math
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -124,6 +125,41 @@ def test_all_results_have_to_be() -> None:
 def test_a_result_of_operands_alone_is_linear_in_one() -> None:
     whole = checked("out = acc\nother = bias[n] * s[m]")
     assert found(whole, "out", "other") == ("acc", "bias")
+
+
+# -- what verify holds parts to -------------------------------------------------------
+
+
+def added(x: Any, w: Any, bias: Any) -> list[Any]:
+    return [x @ w.T + bias]
+
+
+@pytest.mark.parametrize("linear_in", [("acc", "bias"), None])
+def test_parts_that_make_up_the_whole_pass(linear_in: Any) -> None:
+    assert ways_held(linear_in) == 4 - (linear_in is None)
+
+
+def test_parts_that_do_not_are_told() -> None:
+    """The bias of each part of K counts, or the epilogue is not linear."""
+    told = r"make no \[Partial\(\)\] of the result"
+    with pytest.raises(Exception, match=told):
+        ways_held(("acc",))
+    with pytest.raises(Exception, match=told):
+        ways_held(("acc", "bias"), lambda *given: [added(*given)[0].square()])
+    with pytest.raises(Exception, match=r"make no \[Shard\(dim=0\)\] of the result"):
+        ways_held(None, lambda x, w, bias: [added(x, w, bias)[0] + len(x)])
+
+
+def ways_held(linear_in: Any, call: Any = added) -> int:
+    """How many ways to cut a call are told, all of which are right."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("triton")
+    from gemmgen.runtime.operators import sharding
+    from gemmgen.verification.example.cut import check_cut
+
+    axes = sharding.Axes({"x": "mk", "w": "nk", "bias": "n"}, ["mn"], linear_in)
+    inputs = [torch.arange(1.0, 13).view(3, 4), torch.ones(5, 4), torch.ones(5)]
+    return check_cut(sharding, axes, call, inputs)
 
 
 # -- two processes -------------------------------------------------------------------

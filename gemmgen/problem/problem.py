@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from gemmgen.epilogue.checked import Epilogue
+from gemmgen.epilogue.linearity import linear_in
 from gemmgen.problem.contraction import Contraction
 from gemmgen.problem.tensors import Operand, Result, Tensor
 from gemmgen.schedules.parts.tile import Product
+from gemmgen.tables.dtypes import DTYPES
 
 
 @dataclass(frozen=True)
@@ -50,3 +52,15 @@ class Problem:
     def inputs(self) -> tuple[Tensor, ...]:
         """Those of them that a call brings: what is multiplied, then operands."""
         return tuple(one for one in self.passed if one.role != "results")
+
+    @property
+    def linear_in(self) -> tuple[str, ...] | None:
+        """Sums and operands in parts of which results come that add up, if they do.
+
+        Not those of 8 bits, which saturate: their sum is not the sum's result.
+        """
+        if any(DTYPES[one.dtype].scaled for one in self.results):
+            return None
+        epilogue, results = self.epilogue, [one.name for one in self.results]
+        tensors = [one.name for one in self.tensors]
+        return linear_in(epilogue.statements, epilogue.accumulators, results, tensors)

@@ -6,7 +6,6 @@ Every choice between two spellings is made here, so that a template has none.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from gemmgen.epilogue.linearity import linear_in
 from gemmgen.problem.derived import FORWARD, part_name
 from gemmgen.problem.tensors import Operand, rows_first
 from gemmgen.render.parts import BACKWARD, TILES, shared
@@ -100,15 +99,9 @@ class LauncherText:
 
     @property
     def _linear_in(self) -> list[str]:
-        """Whether results could be computed in parts of K.
-
-        Not those of 8 bits, which saturate: their sum is not the sum's result.
-        """
-        plan, epilogue = self.plan, self.plan.epilogue
-        results = [one.name for one in plan.results]
-        tensors = [one.name for one in plan.tensors]
-        found = linear_in(epilogue.statements, epilogue.accumulators, results, tensors)
-        if found is None or any(DTYPES[one.dtype].scaled for one in plan.results):
+        """Whether results could be computed in parts of K."""
+        found = self.plan.linear_in
+        if found is None:
             return []
         named = ", ".join(f'"{name}"' for name in found)
         return [f"linear_in=({named}{',' * (len(found) == 1)})"]

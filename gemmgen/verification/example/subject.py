@@ -27,7 +27,9 @@ _loaded: list[str] = []
 _PARTS = 3
 """More than one: the first, the last and one between them."""
 ANYWHERE = {
-    **dict.fromkeys(("sm", "shared", "waves", "block", "once", "launch"), 0),
+    **dict.fromkeys(
+        ("sm", "shared", "waves", "block", "once", "launch", "from_rows"), 0
+    ),
     **dict.fromkeys("MNK", math.inf),
     "rates": None,
 }

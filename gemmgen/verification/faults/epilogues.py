@@ -40,7 +40,8 @@ _SUMMING = ("tl.dot", "sum_splits", "multiply")
 def _rounded_early(plan: Plan, name: str) -> Edit:
     """A sum rounded to the result's type where the epilogue reads it.
 
-    With no epilogue the product that is transposed back is rounded next.
+    What is only rounded is the same rounded twice. With no epilogue the product that is
+    transposed back is rounded next.
     """
     outs = {one.dtype for one in plan.results}
     plain = plan.epilogue.is_empty
@@ -51,8 +52,9 @@ def _rounded_early(plan: Plan, name: str) -> Edit:
             return None
         if not _reads(node.value, name) or call_of(node.value, *_SUMMING):
             return None
-        turned = (f"{name}.T", f"{name}.permute((1, 0))")
-        if plain and ast.unparse(node.value) in turned:
+        text = ast.unparse(node.value)
+        turned = text in (f"{name}.T", f"{name}.permute((1, 0))")
+        if text == f"{name}.to(tl.{narrow})" or (plain and turned):
             return None
         rounded = _Renamed(name, f"{name}.to(tl.{narrow}).to(tl.{wide})")
         new = copy.deepcopy(node)

@@ -18,6 +18,7 @@ _EMPTY = "what is empty has the address 0, from which everything is apart"
 _ONE_BOX = "what lies in lines of 128 bytes is one box, of at most 256"
 _OTHER_PIECES = "the same in pieces, or in boxes, of other sizes"
 _RACED = "a kernel that is autotuned takes no descriptors"
+_OWN_BUFFER = "a last part that could share a buffer has its own: more room is taken"
 _ALONE = "what has more columns than are stored at a time is a tile's only sum"
 
 _SAME: dict[str, tuple[Same, ...]] = {
@@ -28,6 +29,12 @@ _SAME: dict[str, tuple[Same, ...]] = {
             "cut(piece, i * SIDE, SIDE, AXIS)",
             _ONE_BOX,
             "[other, at], bar, cut(piece, 0, SIDE, AXIS)",
+        ),
+        Same(
+            "condition dropped",
+            "descs[0].layout != descs[1].layout",
+            _OWN_BUFFER,
+            "return len(descs) > 1\n",
         ),
     ),
     "_runtime/pipeline/sums.py": (

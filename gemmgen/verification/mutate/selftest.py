@@ -102,8 +102,10 @@ def self_test(
         if shared:
             ill, reach = _healthy(folder / "healthy", verified)
         if shared and not ill:
-            every = _of_shared(folder / "shared", reach)
-            trials += [one for one in every if one.module in shared]
+            texts = {
+                name: text for name, text in shared_texts().items() if name in shared
+            }
+            trials += _of_shared(folder / "shared", texts, reach)
         outcomes, known = [*ill], list[Kill]()
         for kills, seconds in _found_out(trials, verified):
             outcomes.append(replace(_judged(kills, device), seconds=seconds))
@@ -156,11 +158,13 @@ def _changed(folder: Path, subject: Subject, stem: str, mutant: Mutant) -> Subje
     return Subject(plan, own / file_of(plan), subject.spec, file=mutant.file)
 
 
-def _of_shared(folder: Path, reach: Mapping[str, Reached]) -> Iterator[_Trial]:
-    """The mutants of each shared module, tried by kernels of their own."""
-    yield from _of_device(folder / "device")
+def _of_shared(
+    folder: Path, texts: Mapping[str, str], reach: Mapping[str, Reached]
+) -> Iterator[_Trial]:
+    """The mutants of each of these shared modules, tried by kernels of their own."""
+    yield from _of_device(folder / "device", texts)
     plans = {plan.name: plan for plan in trial_plans()}
-    for name, text in shared_texts().items():
+    for name, text in texts.items():
         for index, mutant in enumerate(host_mutants(name, text)):
             own, changed = folder / f"{name}{index}", {name: mutant.source}
             checks = [
@@ -170,10 +174,10 @@ def _of_shared(folder: Path, reach: Mapping[str, Reached]) -> Iterator[_Trial]:
             yield _Trial(name, mutant, tuple(checks))
 
 
-def _of_device(folder: Path) -> Iterator[_Trial]:
+def _of_device(folder: Path, texts: Mapping[str, str]) -> Iterator[_Trial]:
     """Those of functions of the device, tried by kernels that call the function."""
     first = trial_plans()[0]
-    for name, text in shared_texts().items():
+    for name, text in texts.items():
         for index, (function, mutant) in enumerate(device_mutants(first, name, text)):
             own, changed = folder / f"{name}{index}", {name: mutant.source}
             checks = [

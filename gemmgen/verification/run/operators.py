@@ -3,6 +3,7 @@
 What torch itself can check of an operator, `torch.library.opcheck`, is checked too.
 """
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,11 +18,14 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import Case
+from gemmgen.verification.example.cut import check_cut
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.run.refusals import valid_call
 
 _CASE = Case((3,), 5, 7)
 _ITEMS = 2
+_WHOLE_OR_CUT = 3
+"""Ways to cut a call: not at all, along rows, along columns."""
 
 
 class Entered:
@@ -34,6 +38,7 @@ class Entered:
         values = {**call.tensors, **call.numbers}
         self.launcher: Any = launcher
         self.names, self.device, self.grad = plan.argument_names, device, plan.grad
+        self.linear_in = plan.linear_in
         self.inputs = [values[name] for name in self.names]
         self.flops = 2 * _CASE.n * _CASE.k * _CASE.m
         self.wanted = _several(launcher(*self.inputs))
@@ -81,6 +86,7 @@ def check_operator(
     one = Entered(plan, launcher, device)
     checks = (
         _called,
+        _cut,
         _told,
         _without_memory,
         _derivatives,
@@ -136,6 +142,17 @@ def _called(one: Entered) -> None:
     one.same("the operator", one.overload(*one.inputs))
     with torch.inference_mode():
         one.same("the operator in inference mode", one.overload(*one.inputs))
+
+
+def _cut(one: Entered) -> None:
+    """In each way in which DTensor may cut it, parts make it up; K, if they can."""
+    axes, linear_in = one.launcher.operator.axes, one.linear_in
+    if axes.linear_in != linear_in:
+        raise Wrong(f"linear_in is {axes.linear_in}, not {linear_in}")
+    sharding = sys.modules[type(axes).__module__]
+    given = (sharding, axes, lambda *each: _several(one.launcher(*each)), one.inputs)
+    if (ways := check_cut(*given)) != _WHOLE_OR_CUT + (linear_in is not None):
+        raise Wrong(f"{ways} ways to cut it")
 
 
 def _told(one: Entered) -> None:
