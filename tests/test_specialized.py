@@ -167,6 +167,8 @@ def test_tiles_that_cannot_be_shared_are_refused_with_what_can(
     path = tmp_path / "spec.yaml"
     text = SPEC.format(layout="NT").replace("plain}", f"plain, tiles: [{tile}]}}")
     path.write_text(text, encoding="utf-8")
-    with pytest.raises(SpecErrors, match="n or m into a part of 64, 128 or 256 for every"):
+    with pytest.raises(
+        SpecErrors, match="n or m into a part of 64, 128 or 256 for every"
+    ):
         api.build([path])
     assert not (tmp_path / "generated").exists()
