@@ -88,6 +88,8 @@ def _key(value: Any) -> Any:
     if kind is int:
         return -(2**31) <= value < 2**31, value < 0
     if kind is float:
+        if not value and np.signbit(value):  # 0.0 before Triton 3.9
+            return kind
         size = abs(value)
         return size == 0 or not size < np.inf or _LEAST <= size <= _MOST
     return kind
@@ -97,7 +99,8 @@ def _is_settled(value: Any, type_: Any) -> bool:
     """Whether all values of a key become of this type."""
     if isinstance(value, tl.tensor):
         return True
-    fits = type(value) is float or (type(value) is int and _key(value)[0])
+    key = _key(value)
+    fits = key is not float if type(value) is float else type(value) is int and key[0]
     return fits and type_.scalar.name in _CONSTANTS
 
 
@@ -106,7 +109,7 @@ def _as(semantic: Any, value: Any, type_: Any) -> Any:
     if not isinstance(value, tl.tensor):
         shape = type_.shape if type_.is_block() else (1,)
         scalar = type_.scalar
-        data = np.full(shape, value or 0, _CONSTANTS[scalar.name])  # no -0.0 either
+        data = np.full(shape, value, _CONSTANTS[scalar.name])
         return tl.tensor(TensorHandle(data, scalar), type_)
     if value.type.name == type_.name:
         return value
