@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from gemmgen.base.errors import SpecError, SpecErrors, quoted
 from gemmgen.cost.resources import fits, shared_memory, spills, why_not_compiled
@@ -117,14 +118,14 @@ def _rows_with_costs(
     """Rows of the first tiles whose costs are known that this kernel can have."""
     if costs is None:
         return ()
-    usable = serving(spec, product, target)
-    found: list[Row] = []
-    for timed in costs.tiles:
-        tile = with_costs_of(timed, product, epilogue.live_tiles, target)
-        if tile and tile.schedule in usable and len(found) < MOST:
-            cost = costs.timed(tile, product, timed)
-            found.append(Row(target.architecture, None, None, tile, timed=cost))
-    return tuple(found)
+    sm, usable = target.architecture, serving(spec, product, target)
+    served = (timed for timed in costs.tiles if timed.schedule in usable)
+    found = (
+        Row(sm, None, None, tile, timed=costs.timed(tile, product, timed))
+        for timed in served
+        if (tile := with_costs_of(timed, product, epilogue.live_tiles, target))
+    )
+    return tuple(islice(found, MOST))
 
 
 def with_costs_of(

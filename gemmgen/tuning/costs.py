@@ -143,9 +143,9 @@ def _chosen(
 
     kept = _exchanged(_grown([], tiles, loss), tiles, loss)
     for has in kernels:
-        fit = list(filter(has, tiles))
-        grown = _grown([tile for tile in kept if tile in fit][:MOST], fit, loss)
-        kept += [tile for tile in grown if tile not in kept]
+        own = list(filter(has, kept))
+        if len(own) < MOST:
+            kept += _grown(own, list(filter(has, tiles)), loss)[len(own) :]
     return fitted(samples, kept, sms)
 
 

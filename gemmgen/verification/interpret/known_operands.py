@@ -9,11 +9,10 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
-from triton.language.semantic import TritonSemantic
+from triton.language.semantic import TritonSemantic as _Semantic
 from triton.runtime import interpreter
 from triton.runtime.interpreter import TensorHandle
 
-_Semantic = TritonSemantic
 _operands: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 """The types of both operands of an operation, by those that they come with."""
 _CONSTANTS: dict[str, Any] = {
