@@ -59,8 +59,10 @@ from triton.language.semantic import TritonSemantic
 from triton.runtime import interpreter as triton_interpreter
 from triton.runtime.interpreter import TensorHandle
 
-NAMES = "binary_op_type_checking_impl", "broadcast_impl_value", "cast"
-own = {name: getattr(TritonSemantic, name) for name in NAMES}
+PROMOTES = "binary_op_type_checking_impl"
+NAMES = PROMOTES, "broadcast_impl_value", "cast"
+from gemmgen.verification.interpret.known_operators import OPERATORS
+own = {name: getattr(TritonSemantic, name) for name in (*NAMES, *OPERATORS)}
 Plain = type("Plain", (TritonSemantic,), own)
 
 from gemmgen.verification.interpret import interpreter
@@ -73,13 +75,14 @@ def tensor(scalar, *shape):
     of = tl.block_type(scalar, list(shape)) if shape else scalar
     return tl.tensor(TensorHandle(data, scalar), of)
 
-def told(semantic, *given):
+def told(semantic, name, *given):
     try:
-        pair = semantic.binary_op_type_checking_impl(*given)
+        found = getattr(semantic, name)(*given)
     except Exception as error:
         return type(error), str(error)
     return [(one.type.name, one.handle.dtype.name, str(one.handle.data.dtype),
-             repr(one.handle.data.tolist())) for one in pair]
+             repr(one.handle.data.tolist()))
+            for one in (found if type(found) is tuple else (found,))]
 
 kinds = tl.int1, tl.int8, tl.uint32, tl.int64, tl.bfloat16, tl.float32
 operands = [tensor(one, *shape) for one in kinds for shape in ((), (4, 1), (8,))]
@@ -88,16 +91,21 @@ operands += [tensor(pointer), tensor(pointer, 4, 1), tensor(tl.int32, 1, 8)]
 operands += [0, -1, 100, 300, 2**31, 2**63, True, 0.5, -0.0, 1e300]
 operands += [float("nan"), tl.constexpr(1)]
 flags = (), (True, True), (False, False, True, True)
+tried = [(PROMOTES, more) for more in flags]
+more = {"add": (False,), "sub": (False,), "mul": (False,)}
+more |= dict.fromkeys(("minimum", "maximum"), (tl.PropagateNan.NONE,))
+tried += [(name, more.get(name, ())) for name in OPERATORS]
 builder = triton_interpreter.interpreter_builder
 count = 0
 for _ in range(2):  # first worked out, then remembered
-    for given in product(operands, operands, flags):
-        given = *given[:2], *given[2]
-        theirs = told(Plain(builder), *given)
-        ours = told(TritonSemantic(builder), *given)
-        assert theirs == ours, (given, theirs, ours)
-        count += type(theirs) is list
-assert count > 3000, count
+    for name, more in tried:
+        some = operands if name == PROMOTES else operands[::2]
+        for given in product(some, some):
+            theirs = told(Plain(builder), name, *given, *more)
+            ours = told(TritonSemantic(builder), name, *given, *more)
+            assert theirs == ours, (name, given, theirs, ours)
+            count += type(theirs) is list
+assert count > 9000, count
 print("fine", count)
 """
 

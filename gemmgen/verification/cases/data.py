@@ -134,6 +134,8 @@ KINDS: dict[str, Callable[[Source, Shape], Tensor]] = {
     "scattered": _scattered,
 }
 CANCELLING = "cancelling"
+EXACT = frozenset(("narrow", "wide", "special"))
+"""Kinds of which every sum is the same number, or NaN, in whatever order."""
 DRAWN = tuple(KINDS)
 """Kinds that say much of any kernel; one more shows the order of a sum and no more."""
 KINDS[CANCELLING] = _cancelling

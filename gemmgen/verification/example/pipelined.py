@@ -91,10 +91,10 @@ class Pipelined(Variant):
     def _in_parts(self, plan: Plan, unit: int, rows: int) -> Iterator[Case]:
         """Fewer blocks than parts; odd numbers of tiles; sums whose order shows."""
         m, n, k = self.block.m, self.block.n, self.block.k
-        yield numbered(plan, Case((2 * m + rows,), n + unit, unit))
+        yield numbered(plan, Case((2 * m + rows,), n - unit, unit))
         yield numbered(plan, Case((m,), n, 14 * k, CANCELLING))
         long = (self.parts * self.stages - 1) * k + unit
-        more = Case((4 * m + rows,), n, long, "wide", given=False)
+        more = Case((2 * m + rows,), n, long, "wide", given=False)
         yield numbered(plan, more)
 
 

@@ -81,9 +81,10 @@ def stretched(plan: Plan, variant: Variant) -> Iterator[tuple[Variant, Case]]:
         yield from _in_parts(plan, variant)
     if (_splits(variant) and not _streams(variant)) or variant.described(plan):
         return
-    wide, (m, n) = _block(variant, 16, 2**13, 16), _sides(plan, variant, _LONG + 16)
+    streams, (m, n) = _streams(variant), _sides(plan, variant, _LONG + 16)
+    wide = _block(variant, 16, 2**16 if streams else 2**13, 16)
     yield variant.cut_to(wide), numbered(plan, Case((m,), n, 16))
-    if not _streams(variant):
+    if not streams:
         high = variant.cut_to(Block(2**13, 16, 16))
         yield high, numbered(plan, Case((_LONG + 16,), 16, 16))
 

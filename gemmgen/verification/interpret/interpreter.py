@@ -18,7 +18,13 @@ from triton.runtime.interpreter import TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from gemmgen.tables.dtypes import DTYPES
-from gemmgen.verification.interpret import hardware, known_operands, known_types, orders
+from gemmgen.verification.interpret import (
+    hardware,
+    known_operands,
+    known_operators,
+    known_types,
+    orders,
+)
 from gemmgen.verification.interpret.memory import Memory
 from gemmgen.verification.interpret.workspace import Workspace
 
@@ -46,6 +52,7 @@ def mend() -> None:
     np.seterr(all="ignore")
     known_types.remember()
     known_operands.remember()
+    known_operators.remember()
     interpreter._patch_lang = _patch_once(interpreter._patch_lang)
     interpreter.GridExecutor.__call__ = _launch
     _Builder.create_masked_load = _checked_load(_Builder.create_masked_load)

@@ -22,6 +22,10 @@ _CONSTANTS: dict[str, Any] = {
     "fp64": np.dtype(np.float64),
 }
 """What the numbers of a kernel's text become; any that such a key stands for fits."""
+_constants: dict[tuple[Any, ...], Any] = {}
+"""Numbers of kernels' texts as values, by their types."""
+_MOST_CONSTANTS = 2000
+"""More than texts have; loops count further."""
 _LEAST, _MOST = 2.0**-126, (2 - 2.0**-23) * 2.0**127
 """Of numbers that are fp32, unless they are 0 or no finite number."""
 
@@ -40,13 +44,13 @@ def _promoted(promote: Callable[..., tuple[Any, Any]]) -> Callable[..., Any]:
     """Operands in the type and shape of the operation, found as Triton did before."""
 
     def known(self: Any, lhs: Any, rhs: Any, *flags: Any, **named: Any) -> Any:
-        key = _key(lhs), _key(rhs), flags, *named.items()
+        key = key_of(lhs), key_of(rhs), flags, *named.items()
         found = _operands.get(key)
         if found is not None:
             left, right = found
-            return _as(self, lhs, left), _as(self, rhs, right)
+            return as_type(self, lhs, left), as_type(self, rhs, right)
         one, other = promote(self, lhs, rhs, *flags, **named)
-        if _is_settled(lhs, one.type) and _is_settled(rhs, other.type):
+        if is_settled(lhs, one.type) and is_settled(rhs, other.type):
             _operands[key] = one.type, other.type
         return one, other
 
@@ -64,7 +68,7 @@ def _broadcast(broadcast: Callable[..., tuple[Any, Any]]) -> Callable[..., Any]:
             _operands[key] = one.type, other.type
             return one, other
         left, right = found
-        return _as(self, lhs, left), _as(self, rhs, right)
+        return as_type(self, lhs, left), as_type(self, rhs, right)
 
     return known
 
@@ -79,7 +83,7 @@ def _cast(cast: Callable[..., Any]) -> Callable[..., Any]:
     return known
 
 
-def _key(value: Any) -> Any:
+def key_of(value: Any) -> Any:
     """What the type of an operation depends on: a type's name, or a kind of number."""
     if isinstance(value, tl.tensor):
         return value.type.name
@@ -94,22 +98,19 @@ def _key(value: Any) -> Any:
     return kind
 
 
-def _is_settled(value: Any, type_: Any) -> bool:
+def is_settled(value: Any, type_: Any) -> bool:
     """Whether all values of a key become of this type."""
     if isinstance(value, tl.tensor):
         return True
-    key = _key(value)
+    key = key_of(value)
     fits = key is not float if type(value) is float else type(value) is int and key[0]
     return fits and type_.scalar.name in _CONSTANTS
 
 
-def _as(semantic: Any, value: Any, type_: Any) -> Any:
+def as_type(semantic: Any, value: Any, type_: Any) -> Any:
     """A value, or the number of a kernel's text, in a type that was found for it."""
     if not isinstance(value, tl.tensor):
-        shape = type_.shape if type_.is_block() else (1,)
-        scalar = type_.scalar
-        data = np.full(shape, value, _CONSTANTS[scalar.name])
-        return tl.tensor(TensorHandle(data, scalar), type_)
+        return _constant(value, type_)
     if value.type.name == type_.name:
         return value
     value = semantic.cast(value, type_.scalar)
@@ -120,6 +121,21 @@ def _as(semantic: Any, value: Any, type_: Any) -> Any:
         spread = semantic.builder.create_splat
         return tl.tensor(spread(type_, value.handle), type_)
     return tl.tensor(spread(value.handle, type_.shape), type_)
+
+
+def _constant(value: Any, type_: Any) -> Any:
+    """A number of a kernel's text as a value, which most have been before."""
+    key = value, type_.name
+    found = _constants.get(key)
+    if found is None:
+        scalar = type_.scalar
+        shape = type_.shape if type_.is_block() else (1,)
+        data = np.full(shape, value, _CONSTANTS[scalar.name])
+        data.flags.writeable = False  # many values share it
+        found = tl.tensor(TensorHandle(data, scalar), type_)
+        if len(_constants) < _MOST_CONSTANTS:
+            _constants[key] = found
+    return found
 
 
 def _expand_dims(_builder: Any, handle: Any, axis: int) -> Any:
@@ -135,7 +151,8 @@ def _directly(patch: Callable[..., None]) -> Callable[..., None]:
     def patched(obj: Any, name: str, member: Any, builder: Any, *rest: Any) -> None:
         patch(obj, name, member, builder, *rest)
         semantic = _Semantic(builder)
-        plain = member.__wrapped__ if member.__code__ is checks else member
+        code = getattr(member, "__code__", None)  # 3.8 has a class among them
+        plain = member.__wrapped__ if code is checks else member
 
         def called(*arguments: Any, **named: Any) -> Any:
             named["_semantic"] = semantic

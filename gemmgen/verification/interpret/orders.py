@@ -10,20 +10,26 @@ Position = tuple[int, ...]
 
 
 class _Turn:
-    """Which launch of the case comes next."""
+    """Which launch of the case comes next, and whether programs have met in one."""
 
     seed = 0
-    launch = 0
+    turn = 0
+    met = False
 
 
-def begin(seed: int) -> None:
-    """Start a case."""
-    _Turn.seed, _Turn.launch = seed, 0
+def begin(seed: int, turn: int = 0) -> None:
+    """Start a case, whose first launch has the order of this turn."""
+    _Turn.seed, _Turn.turn, _Turn.met = seed, turn, False
+
+
+def meet() -> None:
+    """Note that a program has left something for others to read."""
+    _Turn.met = True
 
 
 def mattered() -> bool:
-    """Whether programs of the case have met, and so would run in another order."""
-    return _Turn.launch > 0
+    """Whether programs of the case have met, so that their order may show."""
+    return _Turn.met
 
 
 def next_order(positions: Sequence[Position]) -> list[Position]:
@@ -32,7 +38,7 @@ def next_order(positions: Sequence[Position]) -> list[Position]:
     First tile after tile; then the last parts of all tiles before their others, so that
     tiles which share what they may not show; from then on as drawn.
     """
-    turn, _Turn.launch = _Turn.launch, _Turn.launch + 1
+    turn, _Turn.turn = _Turn.turn, _Turn.turn + 1
     order = list(positions)
     if turn == 1:
         order.sort(key=lambda position: position[::-1], reverse=True)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from gemmgen.verification.interpret import orders
 from gemmgen.verification.interpret.memory import Unclean
 
 _UNKEPT, _STORED, _SETTLED, _COUNTED = range(4)
@@ -52,6 +53,7 @@ class Workspace:
             return
         if (self.known[places] != _UNKEPT).any():
             raise Unclean("a part of K is kept where another was in this launch")
+        orders.meet()
         self.known[places] = _STORED
         self.mine.stored.append(places)
         self.mine.counted = False  # of this tile
@@ -66,6 +68,7 @@ class Workspace:
 
     def counts_with(self, order: str) -> None:
         """Note an atomic; released, what has settled may be read by who counts next."""
+        orders.meet()
         mine = self.mine
         if order == _ORDERED:
             for places in mine.settled:

@@ -30,12 +30,16 @@ from gemmgen.verification.example.stretched import (
 )
 from gemmgen.verification.example.subject import Variant
 from gemmgen.verification.launches.machine import real_calls
+from gemmgen.verification.oracle.comparison import Block
 from gemmgen.verification.run.trial import Trial
 
 Item = TypeVar("Item")
 
 _AT_ONCE = 4
 """Fixed or far examples of one step: about three compilations on a GPU."""
+
+_FEW_TILES = 32
+"""Of a row or a column, in the interpreter: sides of 16 would have hundreds."""
 
 
 def run(trial: Trial, profile: Profile, number: int) -> None:
@@ -142,11 +146,20 @@ def _cases(trial: Trial, variant: Variant) -> Iterator[Case]:
     group = 0 if trial.on_gpu else GROUP
     cases = edge_cases(trial.plan, variant.block, trial.processors, group)
     if not variant.described(trial.plan):
-        return cases
+        few = trial.on_gpu or not SCHEDULES[variant.schedule].memory_bound
+        return cases if few else filter(partial(_is_small, variant.block), cases)
     return (
         one for one in cases
         if describable(trial.plan, one) or not (trial.on_gpu or one.m * one.n * one.k)
     )  # fmt: skip
+
+
+def _is_small(block: Block, case: Case) -> bool:
+    """Whether few tiles that are a row, or a column, cover a case.
+
+    Others make no difference: such tiles have no groups.
+    """
+    return -(-case.m // block.m) * -(-case.n // block.n) <= _FEW_TILES
 
 
 def _batches(items: Iterable[Item]) -> list[tuple[Item, ...]]:

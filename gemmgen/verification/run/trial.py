@@ -46,9 +46,6 @@ from gemmgen.verification.run.replacements import check_replacements
 from gemmgen.verification.run.shrinking import try_drawn
 from gemmgen.verification.run.tile_choice import check_choice
 
-_AT_ONCE = 4
-"""Fixed or far examples of one step: about three compilations on a GPU."""
-
 _BACKWARDS = 20
 """Backwards at least: each draws which tensors learn, and how gradients lie."""
 
@@ -121,7 +118,7 @@ class Trial:
             raise Fault(fault.status, f"{fault.story}\n{name}") from error
 
     def case(self, case: Case, variant: Variant, again: bool = False) -> float:
-        """Run one example; `again` too, also where its programs have one order."""
+        """Run one example; `again` too, also where its programs did not meet."""
         name = f"{describe_case(self.plan, case)}, {variant.name}"
         size = self.attempt(
             name,
@@ -131,7 +128,7 @@ class Trial:
                 case,
                 variant.block,
                 self.device,
-                again or variant.specialized,
+                again,
             ),
         )
         self.note(case, variant)
