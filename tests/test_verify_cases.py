@@ -17,7 +17,7 @@ from gemmgen.verification.cases.cases import (
     input_tensors,
     interpreted_cases,
 )
-from gemmgen.verification.cases.data import KINDS, Source
+from gemmgen.verification.cases.data import EXACT, KINDS, Source
 from gemmgen.verification.cases.views import (
     FOR_OUTPUTS,
     VIEWS,
@@ -103,6 +103,11 @@ def test_data_is_what_its_kind_says(dtype: str, kind: str, k: int, seed: int) ->
     if kind in ("narrow", "wide"):
         assert torch.equal(a.to(stored).double(), a)
         assert (product(plan, a, b).error == 0).all()
+    if kind in EXACT:
+        order = torch.randperm(k, generator=torch.Generator().manual_seed(seed))
+        wide = torch.float64 if dtype == "fp64" else torch.float32
+        sums = [x.to(wide) @ y.to(wide) for x, y in ((a, b), (a[:, order], b[order]))]
+        assert torch.equal(*(torch.nan_to_num(one, nan=0.5) for one in sums))
 
 
 @settings(max_examples=200, deadline=None)

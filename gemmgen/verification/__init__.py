@@ -49,7 +49,7 @@ def verify(
     started = time.monotonic()
     with Ready(0 if sanitize else None) as ready, ThreadPoolExecutor(1) as beside:
         checked = beside.submit(builder.check, specs, out, only=only)
-        device = _device(cpu, sanitize)  # importing torch takes as long as a check
+        device = _device(cpu, sanitize)  # takes as long as a check where torch is asked
         report = checked.result()
         shared = [name for name in SHARED if self_test and _is_named(name, only)]
         subjects = _subjects(specs, report.folder, only, bool(shared))
@@ -173,12 +173,16 @@ def _drift(report: builder.Report, kernels: Mapping[str, str]) -> dict[str, Outc
 
 
 def _device(cpu: bool, sanitize: bool) -> str:
-    import torch
-
-    device = "cpu" if cpu or not torch.cuda.is_available() else "cuda"
+    device = "cpu" if cpu or not _has_gpu() else "cuda"
     if sanitize:
         tools.require(device)
     return device
+
+
+def _has_gpu() -> bool:
+    import torch  # takes seconds, and `--cpu` needs it in other processes alone
+
+    return bool(torch.cuda.is_available())
 
 
 def _facts(device: str, sanitize: bool) -> dict[str, str]:

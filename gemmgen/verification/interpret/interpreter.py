@@ -18,13 +18,7 @@ from triton.runtime.interpreter import TensorHandle
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from gemmgen.tables.dtypes import DTYPES
-from gemmgen.verification.interpret import (
-    hardware,
-    known_operands,
-    known_operators,
-    known_types,
-    orders,
-)
+from gemmgen.verification.interpret import hardware, known_operators, orders
 from gemmgen.verification.interpret.memory import Memory
 from gemmgen.verification.interpret.workspace import Workspace
 
@@ -50,8 +44,6 @@ class _State:
 def mend() -> None:
     """Mend the interpreter of this process; kernels are imported after this."""
     np.seterr(all="ignore")
-    known_types.remember()
-    known_operands.remember()
     known_operators.remember()
     interpreter._patch_lang = _patch_once(interpreter._patch_lang)
     interpreter.GridExecutor.__call__ = _launch

@@ -11,6 +11,7 @@ from unittest.mock import patch
 import triton.language as tl
 from triton.language.semantic import TritonSemantic as _Semantic
 
+from gemmgen.verification.interpret import known_operands, known_types
 from gemmgen.verification.interpret.known_operands import as_type, is_settled, key_of
 
 OPERATORS = (
@@ -27,7 +28,9 @@ then computes the result; the type of that."""
 
 
 def remember() -> None:
-    """Make the interpreter of this process look up what operators do."""
+    """Make this process look up types, what operands become, and what operators do."""
+    known_types.remember()
+    known_operands.remember()
     for name in OPERATORS:
         setattr(_Semantic, name, _remembered(getattr(_Semantic, name)))
 

@@ -15,6 +15,7 @@ from unittest.mock import patch
 
 import torch
 import triton
+from triton.runtime import JITFunction
 from triton.runtime._allocation import set_profile_allocator
 
 from gemmgen.render.parts import RUNTIME
@@ -93,6 +94,15 @@ class Bench:
         """The modules that the folder's launchers share."""
         return shared_by(self.module)
 
+    @cached_property
+    def remembering(self) -> tuple[list[Any], list[Any], list[Any]]:
+        """Functions with a cache, containers and kernels of these modules."""
+        named = [x for one in (*self.own, *self.shared) for x in vars(one).items()]
+        values = [value for _, value in named]
+        caches = [value for value in values if hasattr(value, "cache_clear")]
+        kept = [value for name, value in named if name in (*_KEPT, *_COMPILED)]
+        return caches, kept, [one for one in values if isinstance(one, JITFunction)]
+
     def limited(self, choices: dict[str, Sequence[Any]]) -> dict[str, Sequence[Any]]:
         """What is tried of all that a call can be: all."""
         return choices
@@ -105,11 +115,10 @@ class Bench:
     def parted(self) -> list[Any]:
         """A tile whose K comes in parts, read by pointers, if there is one."""
         tiles = getattr(self.module, "TILES", ())
-        kinds = [(one, SCHEDULES[one.schedule]) for one in tiles]
-        plain = [
+        kinds = [(one, SCHEDULES[one.schedule]) for one in tiles if one.split_k != 1]
+        return [
             one for one, kind in kinds if not (kind.described or kind.memory_bound)
-        ]
-        return [one for one in plain if one.split_k != 1][:1]
+        ][:1]
 
     @property
     def plain(self) -> Callable[..., Any]:
@@ -121,17 +130,15 @@ class Bench:
 
         Kernels ask for bytes of `scratch`, and of it for profiling.
         """
-        modules = [*self.own, *self.shared]
-        for name, value in (x for one in modules for x in vars(one).items()):
-            if anew and hasattr(value, "cache_clear"):
-                value.cache_clear()
-            elif name in (*_KEPT, *_COMPILED):
-                value.clear()
+        caches, kept, kernels = self.remembering
+        for one in kept:
+            one.clear()
+        for one in caches if anew else ():
+            one.cache_clear()
         if anew or scratch != self.driver.scratch:
             self.driver.scratch = scratch
-            for value in (x for one in modules for x in vars(one).values()):
-                if isinstance(value, triton.runtime.JITFunction):
-                    value.device_caches.clear()
+            for one in kernels:
+                one.device_caches.clear()
         self.driver.launches.clear()
         self.driver.gpus.drop_graphs()
         self.workspaces = Workspaces(self.driver)
@@ -270,10 +277,8 @@ def shared_by(module: ModuleType) -> list[ModuleType]:
 @contextmanager
 def unknowing(shared: Sequence[ModuleType]) -> Iterator[None]:
     """Without any kernel that these modules know to be compiled."""
-    known = [
-        value for one in shared for name, value in vars(one).items()
-        if name in _COMPILED
-    ]  # fmt: skip
+    named = [vars(one) for one in shared]
+    known = [one[name] for one in named for name in _COMPILED if name in one]
     before = [dict(one) for one in known]
     for one in known:
         one.clear()

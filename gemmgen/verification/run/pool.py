@@ -176,9 +176,16 @@ def _run_all(
     on_done: OnDone | None,
     ready: Ready | None = None,
 ) -> list[Outcome]:
-    """Run every task in some slot; an outcome a group, told when all of it is done."""
+    """Run every task in some slot; an outcome a group, told when all of it is done.
+
+    Of the same run kernels of many tiles come first: what is left last is short.
+    """
     new = Process if ready is None else ready.take
     tasks = [(index, task) for index, group in enumerate(groups) for task in group]
+    runs = list(dict.fromkeys(task.run for _, task in tasks))
+    tasks.sort(
+        key=lambda one: (runs.index(one[1].run), -len(one[1].subject.plan.tiles))
+    )
     waiting: SimpleQueue[tuple[int, _Task]] = SimpleQueue()
     done: SimpleQueue[tuple[int, Outcome]] = SimpleQueue()
     for one in tasks:
