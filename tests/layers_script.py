@@ -18,12 +18,12 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize, prune, weight_norm
 
 from gemmgen.select.plan import load
+from gemmgen.verification.contract.layers import check_layer
+from gemmgen.verification.contract.replacements import check_replacements
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.interpret import interpreter
 from gemmgen.verification.mutate.mutants import mutants
-from gemmgen.verification.run.layers import check_layer
-from gemmgen.verification.run.replacements import check_replacements
 from tests.cases import case, run_all
 
 

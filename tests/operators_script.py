@@ -25,9 +25,9 @@ from torch.utils.flop_counter import FlopCounterMode
 import generated
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.cases.cases import Case, numbers
+from gemmgen.verification.contract.operators import check_operator
 from gemmgen.verification.example.one_example import Wrong, framed_inputs
 from gemmgen.verification.interpret import interpreter
-from gemmgen.verification.run.operators import check_operator
 from generated import (
     gemm_nn_bf16_alpha_beta,
     gemm_nn_fp32,

@@ -29,9 +29,9 @@ from gemmgen.spec.shapes import LAYERS, Layer, Shape  # noqa: E402
 from gemmgen.tuning.candidates import at_shape, searched  # noqa: E402
 from gemmgen.tuning.course import course_of  # noqa: E402
 from gemmgen.tuning.layers import LADDER, ladder  # noqa: E402
+from gemmgen.verification.contract.tile_choice import check_choice  # noqa: E402
 from gemmgen.verification.example import subject  # noqa: E402
 from gemmgen.verification.example.one_example import Wrong  # noqa: E402
-from gemmgen.verification.run.tile_choice import check_choice  # noqa: E402
 from tests.slow import all_but  # noqa: E402
 from tests.test_tuning import FILE, Raced, home  # noqa: E402, F401 (a fixture)
 

@@ -11,9 +11,9 @@ pytest.importorskip("triton")
 
 from gemmgen.output import builder
 from gemmgen.output.alone import shared_texts
+from gemmgen.verification.contract.package import check_package
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
-from gemmgen.verification.run.package import check_package
 from tests import forked
 from tests.slow import all_but
 

@@ -21,6 +21,16 @@ from gemmgen.verification.cases.cases import (
     describe_case,
     interpreted_cases,
 )
+from gemmgen.verification.contract.layers import check_layer
+from gemmgen.verification.contract.memory_rules import (
+    check_in_place,
+    check_memory_refusals,
+)
+from gemmgen.verification.contract.operators import check_operator
+from gemmgen.verification.contract.package import check_package
+from gemmgen.verification.contract.refusals import check_refusals
+from gemmgen.verification.contract.replacements import check_replacements
+from gemmgen.verification.contract.tile_choice import check_choice
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.backward import (
     SMALLEST,
@@ -37,14 +47,7 @@ from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.interpret.hardware import Refused
 from gemmgen.verification.interpret.memory import OutOfBounds, Unclean
 from gemmgen.verification.oracle.comparison import Block
-from gemmgen.verification.run.layers import check_layer
-from gemmgen.verification.run.memory_rules import check_in_place, check_memory_refusals
-from gemmgen.verification.run.operators import check_operator
-from gemmgen.verification.run.package import check_package
-from gemmgen.verification.run.refusals import check_refusals
-from gemmgen.verification.run.replacements import check_replacements
 from gemmgen.verification.run.shrinking import try_drawn
-from gemmgen.verification.run.tile_choice import check_choice
 
 _BACKWARDS = 20
 """Backwards at least: each draws which tensors learn, and how gradients lie."""

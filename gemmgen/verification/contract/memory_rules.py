@@ -12,14 +12,14 @@ from torch import Tensor
 
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import Case
-from gemmgen.verification.example.one_example import Call, Wrong
-from gemmgen.verification.run.refusals import (
+from gemmgen.verification.contract.refusals import (
     Refusal,
     check_each,
     sparse,
     valid_call,
     with_output,
 )
+from gemmgen.verification.example.one_example import Call, Wrong
 
 _ROOM, _PLACE = 4096, 1024
 """Bytes that arguments share, and where in them a result begins."""

@@ -11,10 +11,10 @@ from gemmgen.problem.layer import Layer
 from gemmgen.render.parts import MODULE, public
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import Case
+from gemmgen.verification.contract.refusals import valid_call
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong, bits
 from gemmgen.verification.oracle.comparison import Block
-from gemmgen.verification.run.refusals import valid_call
 
 _CASE = Case((3,), 5, 7)
 _BLOCK = Block(16, 16, 16)

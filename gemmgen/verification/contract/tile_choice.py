@@ -22,6 +22,7 @@ from gemmgen.schedules import SCHEDULES, described
 from gemmgen.schedules.parts.tile import FULL, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
+from gemmgen.verification.contract.choice_sizes import MOST, SMS, Sizes, sizes_for
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.example.subject import package_of
 from gemmgen.verification.interpret.hardware import (
@@ -31,7 +32,6 @@ from gemmgen.verification.interpret.hardware import (
     check_stored,
 )
 from gemmgen.verification.oracle.reference import torch_dtype
-from gemmgen.verification.run.choice_sizes import MOST, SMS, Sizes, sizes_for
 
 _WHOLE, _ODD, _PADDED = "whole", "odd", "padded"
 _ROWS = (_WHOLE, _WHOLE, _ODD, _PADDED)

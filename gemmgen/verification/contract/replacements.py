@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from gemmgen.select.plan import Plan
+from gemmgen.verification.contract.layers import Held
 from gemmgen.verification.example.one_example import Wrong, check_results
 from gemmgen.verification.oracle.comparison import Block
-from gemmgen.verification.run.layers import Held
 
 _PLAIN = "x"
 _BLOCK = Block(16, 16, 16)

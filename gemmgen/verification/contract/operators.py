@@ -18,9 +18,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import Case
+from gemmgen.verification.contract.refusals import valid_call
 from gemmgen.verification.example.cut import check_cut
 from gemmgen.verification.example.one_example import Wrong
-from gemmgen.verification.run.refusals import valid_call
 
 _CASE = Case((3,), 5, 7)
 _ITEMS = 2

@@ -1,0 +1,1 @@
+"""What a launcher promises beside its numbers: refusals, operator, module, its tile."""
