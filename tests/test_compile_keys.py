@@ -11,8 +11,8 @@ from gemmgen.cli.main import main
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.render.compile_keys import CompileKey, by_tile, compile_keys, whole
 from gemmgen.select.plan import Plan, load
+from gemmgen.verification.contract import tile_choice
 from gemmgen.verification.example import subject
-from gemmgen.verification.run import tile_choice
 from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent

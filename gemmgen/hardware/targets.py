@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 
 from gemmgen.tables.dtypes import MMAS
 
+DESCRIBED_BYTES = 16
+"""Bytes that rows are a multiple of where a tensor map describes them (CUDA driver API,
+`cuTensorMapEncodeTiled`, `globalStrides`)."""
+
 
 @dataclass(frozen=True)
 class Rates:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from gemmgen.hardware.targets import DESCRIBED_BYTES
 from gemmgen.render import render
 from gemmgen.render.parts import file_of
 from gemmgen.schedules import SCHEDULES, described, schedule_of
@@ -24,8 +25,8 @@ ONE, SIXTEEN, OTHER = "1", "16", "any"
 """The kinds of integers: 1, multiples of 16, all others."""
 _SIZES = (1, 2, 3, 4, 8, 16)
 """The least of each kind, and of each power of two that rows may be multiples of."""
-_WIDEST, _LINE = 16, 16
-"""What ALIGN is at most; bytes that rows end at which a descriptor describes."""
+_WIDEST = 16
+"""What ALIGN is at most."""
 _AXES = "mnk"
 _NAMES = ("M", "N", "K", "SPLIT_K", "ALIGN", "INDEX")
 """The arguments of kernels that are told apart, but for strides and sides of tiles."""
@@ -129,7 +130,7 @@ def _described(plan: Plan, tile: Tile, sizes: Sequence[int]) -> bool:
     """Whether descriptors can describe contiguous tensors of such sizes."""
     roles = described(tile.schedule, plan.product.kind)
     return all(
-        _row(one.axes, sizes) * DTYPES[one.dtype].bytes % _LINE == 0
+        _row(one.axes, sizes) * DTYPES[one.dtype].bytes % DESCRIBED_BYTES == 0
         for one in plan.passed
         if one.role in roles
     )

@@ -11,7 +11,7 @@ from operator import ge
 from random import Random
 
 from gemmgen.cost.time import Sizes, predicted_time, row_bytes
-from gemmgen.hardware.targets import Target
+from gemmgen.hardware.targets import DESCRIBED_BYTES, Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.tuned.costs import kind_of
@@ -50,9 +50,6 @@ _SPREAD, _OCTAVES = 350, ((6, 14), (9, 15), (9, 14))
 """Shapes drawn to see whose waves are full, and the octaves of their M, N and K."""
 _LEAST_GAIN = 0.15
 """What a row for full waves must save, in times of a drawn shape."""
-
-_DESCRIBED = 16
-"""Bytes of a row that descriptors describe, at least."""
 
 _BEYOND = 4
 """An open class is judged up to this multiple of its last limit."""
@@ -228,7 +225,8 @@ def serves(tile: Tile, product: Product, sizes: Sizes) -> bool:
 
     No descriptor describes the rows of a matrix of one or a few columns.
     """
-    if schedule_of(tile).described and min(row_bytes(sizes, product)) < _DESCRIBED:
+    narrow = min(row_bytes(sizes, product)) < DESCRIBED_BYTES
+    if schedule_of(tile).described and narrow:
         return False
     return schedule_of(tile).passes(tile, product, sizes) == 1
 

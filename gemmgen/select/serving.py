@@ -6,16 +6,13 @@ The launcher sees tensors; here they are contiguous, at aligned addresses.
 from collections.abc import Iterator
 
 from gemmgen.cost.time import fills
-from gemmgen.hardware.targets import Target
+from gemmgen.hardware.targets import DESCRIBED_BYTES, Target
 from gemmgen.schedules import described, schedule_of
 from gemmgen.select.model_table import describes_operands
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
 from gemmgen.spec.shapes import Shape
 from gemmgen.tables.dtypes import DTYPES
-
-_DESCRIBED = 16
-"""Bytes that rows of a described tensor are a multiple of."""
 
 Numbered = tuple[int, Row]
 """A row, and its place in the table, from 1."""
@@ -74,10 +71,10 @@ def undescribed(plan: Plan, shape: Shape, schedule: str) -> str | None:
     """Why no descriptor of a schedule can describe contiguous tensors, or None."""
     roles = described(schedule, plan.product.kind)
     for name, size in _described_rows(plan, shape, roles):
-        if size % _DESCRIBED:
+        if size % DESCRIBED_BYTES:
             return (
-                f"rows of {name} are {size:,} bytes, no multiple of {_DESCRIBED}, so "
-                "no descriptor can describe it"
+                f"rows of {name} are {size:,} bytes, no multiple of {DESCRIBED_BYTES}, "
+                "so no descriptor can describe it"
             )
     return None
 
