@@ -109,32 +109,29 @@ def _bits(tensor: Tensor) -> Tensor:
     return tensor.contiguous().view(torch.uint8)
 
 
-class _Told(TorchDispatchMode):  # type: ignore[misc]
-    """Notes the operators that it is told of."""
+class _Notes:
+    """Notes the functions that it is told of, and calls them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.seen: list[object] = []
 
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def told(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What torch calls."""
         self.seen.append(func)
         return func(*args, **(kwargs or {}))
 
 
-class _ToldOfFunctions(TorchFunctionMode):  # type: ignore[misc]
-    """The same of functions of torch."""
+class _Told(_Notes, TorchDispatchMode):  # type: ignore[misc]
+    """Of operators."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[object] = []
+    __torch_dispatch__ = _Notes.told
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        self.seen.append(func)
-        return func(*args, **(kwargs or {}))
+
+class _ToldOfFunctions(_Notes, TorchFunctionMode):  # type: ignore[misc]
+    """Of torch's functions."""
+
+    __torch_function__ = _Notes.told
 
 
 def _called(one: Entered) -> None:

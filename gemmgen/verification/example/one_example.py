@@ -65,7 +65,8 @@ def run(
     a sum may show. Where it may not, they meet in an unusual order at once.
     """
     exact = case.kind in EXACT
-    orders.begin(case.seed, exact * (2 if case.seed else 1))
+    unusual = orders.DRAWN if case.seed else orders.LAST_PARTS_FIRST
+    orders.begin(case.seed, unusual if exact else orders.TILE_AFTER_TILE)
     inputs = framed_inputs(plan, case, device)
     outputs = framed_outputs(plan, case, device) if case.given else None
     call = Call(

@@ -5,6 +5,7 @@ Only what was seen to promote, to compute once and no more is remembered.
 """
 
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 from unittest.mock import patch
 
@@ -56,7 +57,7 @@ def _remembered(compute: Callable[..., Any]) -> Callable[..., Any]:
     return computed
 
 
-class _Watched:
+class _Noting:
     """A builder that notes what it is asked to create."""
 
     def __init__(self, builder: Any) -> None:
@@ -81,7 +82,7 @@ def _watched(
 ) -> tuple[Any, _Known | None]:
     """What an operator returns, and what it did if that can be remembered."""
     promotes, pairs = getattr(_Semantic, _PROMOTES), list[Any]()
-    builder = _Watched(self.builder)
+    builder = _Noting(self.builder)
 
     def promoted(self: Any, *given: Any, **named: Any) -> Any:
         pairs.append(promotes(self, *given, **named))
@@ -96,10 +97,9 @@ def _watched(
     if len(pairs) != 1 or len(builder.notes) != 1 or type(result) is not tl.tensor:
         return result, None
     ((one, other),), ((method, given, handle),) = pairs, builder.notes
-    plain = [*map(id, given)] == [
-        id(one.handle),
-        id(other.handle),
-    ] and result.handle is handle
+    wanted = one.handle, other.handle, handle
+    seen = *given, result.handle
+    plain = len(seen) == len(wanted) and all(map(is_, seen, wanted))
     if not plain or not (is_settled(lhs, one.type) and is_settled(rhs, other.type)):
         return result, None
     to = _changed(lhs, one.type), _changed(rhs, other.type)

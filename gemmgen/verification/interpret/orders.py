@@ -7,6 +7,8 @@ import random
 from collections.abc import Sequence
 
 Position = tuple[int, ...]
+TILE_AFTER_TILE, LAST_PARTS_FIRST, DRAWN = range(3)
+"""The orders of a case's launches, of which the third stays."""
 
 
 class _Turn:
@@ -17,7 +19,7 @@ class _Turn:
     met = False
 
 
-def begin(seed: int, turn: int = 0) -> None:
+def begin(seed: int, turn: int = TILE_AFTER_TILE) -> None:
     """Start a case, whose first launch has the order of this turn."""
     _Turn.seed, _Turn.turn, _Turn.met = seed, turn, False
 
@@ -35,13 +37,13 @@ def mattered() -> bool:
 def next_order(positions: Sequence[Position]) -> list[Position]:
     """The programs of the next launch.
 
-    First tile after tile; then the last parts of all tiles before their others, so that
-    tiles which share what they may not show; from then on as drawn.
+    The last parts of all tiles come before their others in the second, so that tiles
+    which share what they may not show.
     """
     turn, _Turn.turn = _Turn.turn, _Turn.turn + 1
     order = list(positions)
-    if turn == 1:
+    if turn == LAST_PARTS_FIRST:
         order.sort(key=lambda position: position[::-1], reverse=True)
-    elif turn > 1:
+    elif turn >= DRAWN:
         random.Random(f"{_Turn.seed} {turn}").shuffle(order)
     return order

@@ -95,8 +95,8 @@ class Bench:
         return shared_by(self.module)
 
     @cached_property
-    def remembering(self) -> tuple[list[Any], list[Any], list[Any]]:
-        """Functions with a cache, containers and kernels of these modules."""
+    def emptied(self) -> tuple[list[Any], list[Any], list[Any]]:
+        """What `renew` empties of these modules: caches, containers, kernels."""
         named = [x for one in (*self.own, *self.shared) for x in vars(one).items()]
         values = [value for _, value in named]
         caches = [value for value in values if hasattr(value, "cache_clear")]
@@ -130,7 +130,7 @@ class Bench:
 
         Kernels ask for bytes of `scratch`, and of it for profiling.
         """
-        caches, kept, kernels = self.remembering
+        caches, kept, kernels = self.emptied
         for one in kept:
             one.clear()
         for one in caches if anew else ():

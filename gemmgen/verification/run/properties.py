@@ -146,8 +146,9 @@ def _cases(trial: Trial, variant: Variant) -> Iterator[Case]:
     group = 0 if trial.on_gpu else GROUP
     cases = edge_cases(trial.plan, variant.block, trial.processors, group)
     if not variant.described(trial.plan):
-        few = trial.on_gpu or not SCHEDULES[variant.schedule].memory_bound
-        return cases if few else filter(partial(_is_small, variant.block), cases)
+        if SCHEDULES[variant.schedule].memory_bound and not trial.on_gpu:
+            return filter(partial(_is_small, variant.block), cases)
+        return cases
     return (
         one for one in cases
         if describable(trial.plan, one) or not (trial.on_gpu or one.m * one.n * one.k)

@@ -126,12 +126,7 @@ class Trial:
         size = self.attempt(
             name,
             lambda: run_example(
-                self.plan,
-                self.launcher,
-                case,
-                variant.block,
-                self.device,
-                again,
+                self.plan, self.launcher, case, variant.block, self.device, again
             ),
         )
         self.note(case, variant)
