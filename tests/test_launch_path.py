@@ -901,7 +901,7 @@ def test_a_kernel_whose_parameters_are_in_another_order_is_refused(names: str) -
 
 
 def test_a_timed_row_serves_no_more_rows_than_it_says() -> None:
-    rates = tile_.Rates(2, 2, 1.0, 1e6, 1e6, 1e6, 1.0, 1e6)
+    rates = RATES
     few = tile("tma", 90, 64, ANY, ANY, rates=rates, block=1.0)
     rest = tile("tma", 90, rates=rates, block=2.0)
     assert table_.best((few, rest), (64, 64, 64), 132) is few
@@ -978,7 +978,7 @@ def test_parts_meet_in_room_for_every_tile_though_programs_are_fewer(
     assert counts.numel() == 10 * 2  # of two groups of warps each
 
 
-RATES = tile_.Rates(2, 2, 1.0, 4e6, 2e7, 3e6, 2.0, 8e4)
+RATES = tile_.Rates(2, 2, 1.0, 4e6, 2e7, 3e6, 2.0, 8e4, 0.2, 4e8, 1e8, 150.0)
 LARGE = tile("tma", m=128, n=128, k=64, block=0.4, once=2.0, launch=3.0, rates=RATES)
 SMALL = LARGE._replace(m=16, n=64, block=0.05, once=1.0)
 
@@ -1020,23 +1020,45 @@ def test_work_is_counted() -> None:
     """By hand: 100 x 200 x 1000 in tiles of 64 x 128 x 64, in two parts, on 3 SMs."""
     halved = tile("tma", m=64, n=128, k=64, split_k=2)
     work = halved.work(100, 200, 1000, 3, RATES)
-    assert work.turns == 3  # 2 x 2 tiles, 2 parts each
-    assert work.blocks == 3 * 8  # of 16 K blocks
+    assert (work.turns, work.rounds) == (3, 3)  # 2 x 2 tiles, 2 parts each
+    assert work.blocks == 8  # of 16 K blocks
     assert work.memory == 2 * 1000 * (100 + 200) + 2 * 100 * 200
     assert work.read == 2 * 1000 * (2 * 100 + 2 * 200)
     assert work.filled == 2 * 1000 * (4 * (64 + 128) - 2 * 100 - 2 * 200)
     assert work.sums == 4 * 64 * 128 * 2
+    assert work.products == 4 * 64 * 128 * 1000
     whole = halved._replace(split_k=1).work(100, 200, 1000, 4, RATES)
     assert (whole.turns, whole.blocks, whole.sums) == (1, 16, 0)
+    assert halved._replace(resident=2).work(100, 200, 1000, 3, RATES).rounds == 2
+
+
+LIGHT = tile_.Work(
+    blocks=5, turns=2, rounds=2, memory=12, read=6, filled=4, sums=9, products=40
+)
+SLOW = tile_.Rates(
+    *(2, 2, 1.0, 4.0, 2.0, 2.0, 7.0, 3.0),
+    beside=0.25, powered=2.0, carried=1.0, cool=26,
+)  # fmt: skip
 
 
 def test_the_slowest_of_loop_memory_and_l2_counts_most() -> None:
     """A launch, then (27 + 64 + 125)^(1/3) = 6 microseconds, then the sums."""
-    work = tile_.Work(blocks=5, turns=2, memory=12, read=6, filled=4, sums=9)
-    rates = tile_.Rates(2, 2, 1.0, 4.0, 2.0, 2.0, 7.0, 3.0)
-    assert tile_.duration(work, 0.2, 1.0, 10.0, rates) == pytest.approx(10 + 6 + 7 + 3)
-    whole = work._replace(sums=0)
-    assert tile_.duration(whole, 0.2, 1.0, 10.0, rates) == pytest.approx(16)
+    assert tile_.duration(LIGHT, 0.1, 1.0, 10.0, SLOW) == pytest.approx(10 + 6 + 7 + 3)
+    whole = LIGHT._replace(sums=0)
+    assert tile_.duration(whole, 0.1, 1.0, 10.0, SLOW) == pytest.approx(16)
+
+
+def test_programs_beside_others_take_part_of_their_time() -> None:
+    """Three programs, one and then two at a time: 2 + 0.25 times 2 microseconds."""
+    work = LIGHT._replace(turns=3, sums=0, memory=-4, read=0, filled=0)
+    assert tile_.duration(work, 0.2, 1.0, 0.0, SLOW) == pytest.approx(2 * 2.25)
+
+
+def test_power_counts_once_it_has_been_at_its_limit_for_a_while() -> None:
+    """Of 40 / 2 + 6 microseconds none is left after 26, of 66 / 2 + 6 are 13."""
+    more = LIGHT._replace(sums=0, products=66)
+    expected = (3**3 + 4**3 + 5**3 + 13**3) ** (1 / 3)
+    assert tile_.duration(more, 0.1, 1.0, 0.0, SLOW) == pytest.approx(expected)
 
 
 # -- descriptors and index types -----------------------------------------------------

@@ -114,7 +114,7 @@ _COLUMNS = (
     *("m", "n", "k", "group_m", "split_k", "stages", "warps"),
     "shared",
 )
-_COSTS = ("block", "once", "launch", "rates")
+_COSTS = ("block", "once", "launch", "resident", "rates")
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -170,7 +170,7 @@ def _cells(row: Row, product: Product) -> list[str]:
 def _costs(row: Row) -> tuple[str, ...]:
     """Whether waves must be full, and what a tile costs, where that is known."""
     if row.timed is None:
-        return ("FULL" if row.full else "", "", "", "", "")
+        return ("FULL" if row.full else "", *[""] * len(_COSTS))
     numbers = (f"{number:.4g}" for number in row.timed[:-1])
     return ("0", *numbers, _name(row))
 

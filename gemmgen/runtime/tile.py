@@ -88,12 +88,14 @@ def reused_buffers(
 class Work(NamedTuple):
     """What a launch makes a GPU do, before it is said how fast that is."""
 
-    blocks: int  # of K, that one SM multiplies one after the other
+    blocks: int  # of K, of a tile or of a part of one
     turns: int  # tiles, or parts of tiles, of one SM
+    rounds: int  # in which these come, as many at a time as an SM runs programs
     memory: int  # bytes that memory gives and takes, each once
     read: int  # bytes that all SMs read through L2
     filled: int  # bytes of zeros that descriptors fill in beyond a matrix
     sums: int  # bytes of the sums in which the parts of one tile meet; 0 if K is whole
+    products: int  # multiply-adds of all tiles, what lies beyond a matrix included
 
 
 class Rates(NamedTuple):
@@ -107,6 +109,10 @@ class Rates(NamedTuple):
     zeros: float  # bytes a us that descriptors fill in
     meet: float  # us for the parts of K to meet, if there are several
     sums: float  # bytes a us of their sums
+    beside: float  # part of its time that a program takes if it runs beside another
+    powered: float  # multiply-adds a us that power allows in the long run,
+    carried: float  # or bytes a us through L2,
+    cool: float  # and us for which it allows more
 
 
 class Tile(NamedTuple):
@@ -134,6 +140,7 @@ class Tile(NamedTuple):
     block: float = 0  # us for a block of K
     once: float = 0  # us for a tile, beside its blocks
     launch: float = 0  # us for a launch
+    resident: int = 1  # programs that an SM runs at a time
     rates: Rates | None = None
     from_rows: int = 0  # of a layer; 0 for a tile that serves any sizes up to its own
 
@@ -182,12 +189,14 @@ class Tile(NamedTuple):
         line = rates.element * K  # bytes of a row of A, or of B's transpose
         held = high * N + wide * M  # rows of A and B that lie in a matrix
         return Work(
-            blocks=turns * cdiv(cdiv(K, self.k), parts),
+            blocks=cdiv(cdiv(K, self.k), parts),
             turns=turns,
+            rounds=cdiv(turns, self.resident),
             memory=line * (M + N) + rates.result * M * N,
             read=line * held,
             filled=line * (tiles * (self.m + self.n) - held),
             sums=4 * self.m * self.n * parts if parts > 1 else 0,
+            products=tiles * self.m * self.n * K,
         )
 
     def predicted(self, M: int, N: int, K: int, sms: int) -> float:
@@ -244,13 +253,17 @@ class Tile(NamedTuple):
 def duration(work: Work, block: Any, once: Any, launch: Any, rates: Rates) -> Any:
     """Return the microseconds of such work; also of arrays, all of one shape.
 
-    Loop, memory and L2 go on at a time: the slowest counts, and near a tie the others
-    too, as the root of the sum of cubes has it.
+    Loops, memory and L2 go on at a time, and all draw power: the slowest counts, and
+    near a tie the others too, as the root of the sum of cubes has it. Clocks fall when
+    power has been at its limit for a while.
     """
-    loop = work.blocks * block + work.turns * once
+    alone = work.rounds + rates.beside * (work.turns - work.rounds)
+    loop = alone * (work.blocks * block + once)
     memory = rates.wait + work.memory / rates.memory
     l2 = work.read / rates.l2 + work.filled / rates.zeros
-    together = (loop**3 + memory**3 + l2**3) ** (1 / 3)
+    drawn = work.products / rates.powered + work.read / rates.carried - rates.cool
+    power = (drawn > 0) * drawn
+    together = (loop**3 + memory**3 + l2**3 + power**3) ** (1 / 3)
     return launch + together + (work.sums > 0) * rates.meet + work.sums / rates.sums
 
 

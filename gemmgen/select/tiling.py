@@ -121,7 +121,7 @@ def _rows_with_costs(
     sm, usable = target.architecture, serving(spec, product, target)
     served = (timed for timed in costs.tiles if timed.schedule in usable)
     found = (
-        Row(sm, None, None, tile, timed=costs.timed(tile, product, timed))
+        Row(sm, None, None, tile, timed=costs.timed(tile, product, target, timed))
         for timed in served
         if (tile := with_costs_of(timed, product, epilogue.live_tiles, target))
     )

@@ -7,13 +7,16 @@ from functools import partial
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of, why_not
 from gemmgen.schedules.parts.schedule import Kernel
-from gemmgen.schedules.parts.tile import GROUP_M, Tile
+from gemmgen.schedules.parts.tile import GROUP_M, Product, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.tiling import with_costs_of
 from gemmgen.select.tuned.costs import MOST, Costs, costed_as
 from gemmgen.select.tuned.tuning_file import Measured, Tuning
+from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.candidates import AS_SLOW, KEPT, searched
+from gemmgen.tuning.choice import Choice
 from gemmgen.tuning.fit import Sample, fitted
+from gemmgen.tuning.spread import spread
 
 LEAST = 40
 """Shapes of which times are needed: below, constants follow single times."""
@@ -24,10 +27,11 @@ _CALL = 8e-6
 _HELD_OUT = 4
 """Every so manieth shape is left out of a fit that is only judged by those."""
 
+_ELSEWHERE = 400
+"""Shapes without times at which tiles are judged by predictions."""
+
 Has = Callable[[Tile], bool]
 """Whether a kernel can have a tile."""
-Loss = Callable[[Sequence[Tile]], float]
-"""What is lost in all if the choice is among some tiles."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +94,7 @@ def with_costs(
     for kind, samples in kinds(plans, target, tuning.kernels).items():
         mine = [one for one in plans.values() if costed_as(one.product) == kind]
         having = [partial(_has, plan=plan, target=target) for plan in mine]
-        costs[kind], regret = costs_of(samples, target.sms, having)
+        costs[kind], regret = costs_of(samples, target, having)
         if on_step:
             on_step(f"costs of {kind}: {regret}")
     return replace(tuning, costs=costs)
@@ -105,7 +109,7 @@ def _has(tile: Tile, plan: Plan, target: Target) -> bool:
 
 
 def costs_of(
-    samples: Sequence[Sample], sms: int, kernels: Collection[Has] = ()
+    samples: Sequence[Sample], target: Target, kernels: Collection[Has] = ()
 ) -> tuple[Costs, Regret]:
     """The costs of the tiles that lose least, and the regret of others so made.
 
@@ -114,87 +118,81 @@ def costs_of(
     """
     judged = samples[::_HELD_OUT]
     rest = [sample for sample in samples if sample not in judged]
-    regret = _regret(_chosen(rest, sms), judged, sms)
-    return _chosen(samples, sms, kernels), regret
+    regret = _regret(_chosen(rest, target), judged, target)
+    return _chosen(samples, target, kernels), regret
 
 
 def _chosen(
-    samples: Sequence[Sample], sms: int, kernels: Collection[Has] = ()
+    samples: Sequence[Sample], target: Target, kernels: Collection[Has] = ()
 ) -> Costs:
-    """The costs of the best `MOST` tiles, found one by one.
+    """The costs of the best `MOST` tiles.
 
-    Each time the tile is added with which the choice among all so far loses least; then
-    each is replaced by another as long as that loses less. Behind them come as many
-    more as make up for those that some of the kernels cannot have.
+    Behind them come as many more as make up for those that some of the kernels cannot
+    have.
     """
     tiles = list(dict.fromkeys(tile for each in samples for tile in each.times))
-    costs = fitted(samples, tiles, sms)
-    predicted = [
-        {tile: _predicted(costs, each, tile, sms) for tile in tiles} for each in samples
-    ]
-    losses = [{tile: _weighed(each, tile) for tile in tiles} for each in samples]
-
-    def loss(chosen: Sequence[Tile]) -> float:
-        """What is lost in all if the choice is among these."""
-        return sum(
-            lost[min(chosen, key=times.__getitem__)]
-            for times, lost in zip(predicted, losses, strict=True)
-        )
-
-    kept = _exchanged(_grown([], tiles, loss), tiles, loss)
+    choice = _choice(samples, tiles, fitted(samples, tiles, target), target)
+    kept = choice.exchanged(choice.grown([], tiles, MOST))
     for has in kernels:
         own = list(filter(has, kept))
         if len(own) < MOST:
-            kept += _grown(own, list(filter(has, tiles)), loss)[len(own) :]
-    return fitted(samples, kept, sms)
+            kept += choice.grown(own, list(filter(has, tiles)), MOST)[len(own) :]
+    return fitted(samples, kept, target)
 
 
-def _grown(kept: Sequence[Tile], tiles: Sequence[Tile], loss: Loss) -> list[Tile]:
-    """Those kept, and so many of the tiles that they are `MOST`, one by one."""
-    grown = list(kept)
-    while len(grown) < MOST and (others := _others(tiles, grown)):
-        grown.append(min(others, key=lambda tile: loss([*grown, tile])))
-    return grown
+def _choice(
+    samples: Sequence[Sample], tiles: Sequence[Tile], costs: Costs, target: Target
+) -> Choice:
+    """The choice by costs, and what it loses: as measured, and as predicted elsewhere.
+
+    Few shapes have times; by those alone tiles are kept that win there by chance.
+    """
+    product = samples[0].product
+    timed = [
+        [_predicted(costs, each.product, each.shape, tile, target) for tile in tiles]
+        for each in samples
+    ]
+    elsewhere = [
+        [_predicted(costs, product, shape, tile, target) for tile in tiles]
+        for shape in spread(_ELSEWHERE, len(samples) + 1)
+    ]
+    lost = [[_weighed(each, tile) for tile in tiles] for each in samples]
+    for times in elsewhere:
+        best = 1e-6 * min(times)
+        lost.append([_share(1e-6 * time / best - 1, best) for time in times])
+    return Choice(tiles, timed + elsewhere, lost)
 
 
-def _exchanged(kept: list[Tile], tiles: Sequence[Tile], loss: Loss) -> list[Tile]:
-    """Those kept, each replaced by another as long as that loses less."""
-    improved = len(kept) < len(tiles)
-    while improved:
-        improved = False
-        for place in range(len(kept)):
-            rest = kept[:place] + kept[place + 1 :]
-            best = min(_others(tiles, rest), key=lambda tile: loss([*rest, tile]))
-            if loss([*rest, best]) < loss(kept):
-                kept, improved = [*rest, best], True
-    return kept
-
-
-def _others(tiles: Sequence[Tile], kept: Sequence[Tile]) -> list[Tile]:
-    return [tile for tile in tiles if tile not in kept]
-
-
-def _regret(costs: Costs, samples: Sequence[Sample], sms: int) -> Regret:
+def _regret(costs: Costs, samples: Sequence[Sample], target: Target) -> Regret:
     """What the choice by such costs loses at samples that they do not come from."""
     losses = []
     for sample in samples:
-        predicted = partial(_predicted, costs, sample, sms=sms)
+        predicted = partial(
+            _predicted, costs, sample.product, sample.shape, target=target
+        )
         losses.append(_loss(sample, min(costs.tiles, key=predicted)))
     losses.sort()
     mean = sum(losses) / len(losses)
     return Regret(len(losses), mean, losses[int(0.95 * len(losses))], losses[-1])
 
 
-def _predicted(costs: Costs, sample: Sample, tile: Tile, sms: int) -> float:
-    return costs.predicted(tile, sample.product, sample.shape.sizes, sms)
+def _predicted(
+    costs: Costs, product: Product, shape: Shape, tile: Tile, target: Target
+) -> float:
+    return costs.predicted(tile, product, target, shape.sizes)
 
 
 def _weighed(sample: Sample, tile: Tile) -> float:
-    """What a tile loses, of the fastest's time and that which a call takes the CPU.
+    """What a tile loses at a sample, as `_share` has it."""
+    return _share(_loss(sample, tile), sample.best)
+
+
+def _share(loss: float, seconds: float) -> float:
+    """What is lost, of the fastest tile's time and that which a call takes the CPU.
 
     Of a product that takes the GPU less than that nobody sees the loss.
     """
-    return _loss(sample, tile) * sample.best / (sample.best + _CALL)
+    return loss * seconds / (seconds + _CALL)
 
 
 def _loss(sample: Sample, tile: Tile) -> float:

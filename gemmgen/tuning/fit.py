@@ -9,8 +9,15 @@ from typing import Any
 
 import torch
 
+from gemmgen.hardware.targets import Target
 from gemmgen.schedules.parts.tile import GROUP_M, Product, Rates, Tile, Work, duration
-from gemmgen.select.tuned.costs import Cost, Costs, instructions, rates_of
+from gemmgen.select.tuned.costs import (
+    Cost,
+    Costs,
+    instructions,
+    programs_at_a_time,
+    rates_of,
+)
 from gemmgen.spec.shapes import Shape
 
 _NEAR = 0.2
@@ -24,7 +31,10 @@ _PULL = 1e-4
 """Weight of what constants are before, where no time says anything of them."""
 _STEPS = 400
 
-_BEFORE = Rates(2, 2, 2.5, 4.5e6, 18e6, 3e6, 2.0, 8e4)
+_BEFORE = Rates(
+    *(2, 2, 2.5, 4.5e6, 18e6, 3e6, 2.0, 8e4),
+    *(0.15, 4e8, 1e8, 150.0),
+)
 _COSTS = Cost(0.3, 2.0, 3.0, 1e-4)
 """What an H200 has and what its tiles of bf16 cost, about: where the search begins."""
 
@@ -48,9 +58,9 @@ class Sample:
         return min(self.times.values())
 
 
-def fitted(samples: Sequence[Sample], tiles: Sequence[Tile], sms: int) -> Costs:
-    """What the tiles cost, by all of their times; the GPU has so many SMs."""
-    fit = _Fit(samples, tiles, sms)
+def fitted(samples: Sequence[Sample], tiles: Sequence[Tile], target: Target) -> Costs:
+    """What the tiles cost, by all of their times on a GPU of the target."""
+    fit = _Fit(samples, tiles, target)
     fit.run()
     return fit.costs(tiles)
 
@@ -67,7 +77,7 @@ class _Fit:
     """
 
     def __init__(
-        self, samples: Sequence[Sample], tiles: Sequence[Tile], sms: int
+        self, samples: Sequence[Sample], tiles: Sequence[Tile], target: Target
     ) -> None:
         self.tiles = list(dict.fromkeys(map(_alone, tiles)))
         self.schedules = list(dict.fromkeys(tile.schedule for tile in self.tiles))
@@ -75,13 +85,15 @@ class _Fit:
         for sample in samples:
             weights = _weights(sample, tiles)
             total = sum(weights[tile] for tile in weights if tile in sample.times)
-            rates = rates_of(sample.product, _BEFORE)
+            rates, sizes = rates_of(sample.product, _BEFORE), sample.shape.sizes
             for tile, weight in weights.items():
                 slow = _is_slow(sample, tile)
                 time = sample.times.get(tile, sample.least)
                 time = min(time, _SLOW * sample.best)
+                programs = programs_at_a_time(tile, sample.product, target)
+                launched = tile.launched._replace(resident=programs)
                 rows.append([
-                    *tile.launched.work(*sample.shape.sizes, sms, rates),
+                    *launched.work(*sizes, target.sms, rates),
                     instructions(tile, sample.product),
                     self.tiles.index(_alone(tile)),
                     self.schedules.index(tile.schedule),
@@ -90,8 +102,10 @@ class _Fit:
                     slow,
                 ])  # fmt: skip
         columns = torch.tensor(rows, dtype=torch.float64).T
-        self.work = Work(*columns[:6])
-        self.instructions, place, schedule, self.times, self.weights, slow = columns[6:]
+        count = len(Work._fields)
+        self.work = Work(*columns[:count])
+        self.instructions, place, schedule, *rest = columns[count:]
+        self.times, self.weights, slow = rest
         self.place, self.schedule = place.long(), schedule.long()
         self.slow = slow.bool()
         each = [_COSTS.block] * len(self.tiles) + [_COSTS.once] * len(self.tiles)

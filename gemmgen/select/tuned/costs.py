@@ -5,6 +5,8 @@ from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
 from gemmgen.base.errors import Mistakes, one_of
+from gemmgen.cost.resources import resident
+from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Rates, Tile
 from gemmgen.select.tuned.tile_text import format_tile
@@ -42,11 +44,15 @@ class Cost:
 
 
 class Timed(NamedTuple):
-    """Microseconds of a tile of one kernel, its epilogue included, and the rates."""
+    """Microseconds of a tile of one kernel, its epilogue included, and the rates.
+
+    An SM runs so many of its programs at a time.
+    """
 
     block: float
     once: float
     launch: float
+    resident: int
     rates: Rates
 
     def predicted(self, tile: Tile, sizes: tuple[int, int, int], sms: int) -> float:
@@ -61,7 +67,9 @@ class Costs:
     rates: Rates
     tiles: Mapping[Tile, Cost]
 
-    def timed(self, tile: Tile, product: Product, as_: Tile | None = None) -> Timed:
+    def timed(
+        self, tile: Tile, product: Product, target: Target, as_: Tile | None = None
+    ) -> Timed:
         """What a tile of a product costs: as much as another that was timed, or it.
 
         The other has as many stages or more.
@@ -73,13 +81,20 @@ class Costs:
             arrival = min(_ARRIVAL, block * (as_.stages - 1))
             block = max(block, arrival / (tile.stages - 1))
         once = cost.tile(tile, product)
-        return Timed(block, once, cost.launch, rates_of(product, self.rates))
+        programs = programs_at_a_time(tile, product, target)
+        rates = rates_of(product, self.rates)
+        return Timed(block, once, cost.launch, programs, rates)
 
     def predicted(
-        self, tile: Tile, product: Product, sizes: tuple[int, int, int], sms: int
+        self, tile: Tile, product: Product, target: Target, sizes: tuple[int, int, int]
     ) -> float:
         """Microseconds of a tile, as launchers reckon it."""
-        return self.timed(tile, product).predicted(tile, sizes, sms)
+        return self.timed(tile, product, target).predicted(tile, sizes, target.sms)
+
+
+def programs_at_a_time(tile: Tile, product: Product, target: Target) -> int:
+    """How many programs an SM runs: those that walk over tiles have one each."""
+    return 1 if schedule_of(tile).persistent else resident(tile, product, target)
 
 
 def costed_as(product: Product) -> str | None:

@@ -170,19 +170,24 @@ def _predicted(plan: Plan, row: Row, call: _Call) -> float:
     rates = {
         name: float(f"{value:.4g}") for name, value in timed.rates._asdict().items()
     }
-    block, once, launch = (float(f"{value:.4g}") for value in timed[:-1])
+    block, once, launch, resident = (float(f"{value:.4g}") for value in timed[:-1])
     high, wide = math.ceil(m / tile.m), math.ceil(n / tile.n)
     parts = _parts(tile, high * wide, call)
     turns = math.ceil(high * wide * parts / call.sms)
-    loop = turns * (math.ceil(math.ceil(k / tile.k) / parts) * block + once)
+    others = turns - math.ceil(turns / resident)
+    loop = math.ceil(math.ceil(k / tile.k) / parts) * block + once
+    loop *= turns - others + others * rates["beside"]
     stored = max(product.out_bytes, product.tile_bytes)
     once_each = product.bytes * k * (m + n) + stored * m * n
     inside = m * wide + n * high
     blocks = high * wide * (tile.m + tile.n)
     memory = rates["wait"] + once_each / rates["memory"]
     through = inside / rates["l2"] + (blocks - inside) / rates["zeros"]
-    together = loop**3 + memory**3 + (product.bytes * k * through) ** 3
-    found: float = launch + together ** (1 / 3)
+    drawn = high * wide * tile.m * tile.n * k / rates["powered"]
+    drawn += product.bytes * k * inside / rates["carried"]
+    slowed = max(0.0, drawn - rates["cool"])
+    cubes = (loop, memory, product.bytes * k * through, slowed)
+    found: float = launch + sum(each**3 for each in cubes) ** (1 / 3)
     if parts > 1:
         found += rates["meet"] + 4 * tile.m * tile.n * parts / rates["sums"]
     return found
