@@ -19,7 +19,7 @@ from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
 from gemmgen.tables.operations import OPERATIONS
-from gemmgen.tuning.candidates import searched
+from gemmgen.tuning.trials.candidates import searched
 from gemmgen.verification.oracle.comparison import Block, judged
 from gemmgen.verification.oracle.reference import Inputs
 from tests import forked

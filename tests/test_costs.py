@@ -27,11 +27,11 @@ from gemmgen.select.tuned.decision_list import ANY, Rule
 from gemmgen.select.tuned.tile_text import parse_tile
 from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.parse import read
-from gemmgen.tuning import costs as tuning_costs
-from gemmgen.tuning.choice import Choice
-from gemmgen.tuning.costs import LEAST, costs_of, kinds
-from gemmgen.tuning.fit import Sample, fitted
-from gemmgen.tuning.spread import spread
+from gemmgen.tuning.fitting import costs as tuning_costs
+from gemmgen.tuning.fitting.choice import Choice
+from gemmgen.tuning.fitting.costs import LEAST, costs_of, kinds
+from gemmgen.tuning.fitting.fit import Sample, fitted
+from gemmgen.tuning.trials.spread import spread
 from gemmgen.yaml.reader import load as load_yaml
 
 ROOT = Path(__file__).parent.parent

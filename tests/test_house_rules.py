@@ -41,8 +41,8 @@ ROOMS = (
     *("verification.example", "verification.machine", "measurement"),
     *("verification.stand_in", "verification.launches", "verification.contract"),
     *("verification.run", "verification.sanitize", "verification.faults"),
-    *("verification.mutate", "verification", "benchmark", "tuning"),
-    *("api", "cli", "__main__"),
+    *("verification.mutate", "verification", "benchmark"),
+    *("tuning.trials", "tuning.fitting", "tuning", "api", "cli", "__main__"),
 )
 MOST_IN_A_ROOM, MOST_BETWEEN = 13, 110
 

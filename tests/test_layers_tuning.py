@@ -26,9 +26,9 @@ from gemmgen.select.tuned.tile_text import format_tile  # noqa: E402
 from gemmgen.spec import shapes  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402
 from gemmgen.spec.shapes import LAYERS, Layer, Shape  # noqa: E402
-from gemmgen.tuning.candidates import at_shape, searched  # noqa: E402
 from gemmgen.tuning.course import course_of  # noqa: E402
 from gemmgen.tuning.layers import LADDER, ladder  # noqa: E402
+from gemmgen.tuning.trials.candidates import at_shape, searched  # noqa: E402
 from gemmgen.verification.contract.tile_choice import check_choice  # noqa: E402
 from gemmgen.verification.example import subject  # noqa: E402
 from gemmgen.verification.example.one_example import Wrong  # noqa: E402

@@ -16,7 +16,7 @@ from gemmgen.schedules.parts.tile import FILL, Tile
 from gemmgen.schedules.warp_specialized import consumers, takes_turns
 from gemmgen.select.plan import Plan, load
 from gemmgen.tables.layouts import LAYOUTS
-from gemmgen.tuning.candidates import searched
+from gemmgen.tuning.trials.candidates import searched
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.aligned import compile_aligned, jit_function
 from gemmgen.verification.machine.compiled import check_tile

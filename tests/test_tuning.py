@@ -29,15 +29,15 @@ from gemmgen.select.tuned.tile_text import format_tile, parse_tile  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402
 from gemmgen.spec.shapes import Shape  # noqa: E402
 from gemmgen.tuning import session  # noqa: E402
-from gemmgen.tuning.candidates import (  # noqa: E402
+from gemmgen.tuning.measured_table import _passing, rules_for  # noqa: E402
+from gemmgen.tuning.trials.candidates import (  # noqa: E402
     AS_SLOW,
     KEPT,
     MOST,
     at_shape,
     candidates,
 )
-from gemmgen.tuning.measured_table import _passing, rules_for  # noqa: E402
-from gemmgen.tuning.trial import Trial  # noqa: E402
+from gemmgen.tuning.trials.trial import Trial  # noqa: E402
 from tests import forked  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402
 from tests.slow import all_but  # noqa: E402
@@ -352,7 +352,7 @@ from gemmgen.spec.shapes import Shape
 from gemmgen.spec.parse import parse
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.select.tuned.tile_text import format_tile, parse_tile
-from gemmgen.tuning import trial
+from gemmgen.tuning.trials import trial
 from tests.fake_device import FakeDevice
 
 def race_once(calls, device, **options):  # the interpreter is slow

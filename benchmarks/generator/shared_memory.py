@@ -26,7 +26,7 @@ from gemmgen.hardware.targets import TARGETS  # noqa: E402
 from gemmgen.schedules.parts.tile import Tile  # noqa: E402
 from gemmgen.select.plan import Plan, load  # noqa: E402
 from gemmgen.spec import shapes  # noqa: E402
-from gemmgen.tuning.candidates import candidates  # noqa: E402
+from gemmgen.tuning.trials.candidates import candidates  # noqa: E402
 from gemmgen.verification.example.aligned import (  # noqa: E402
     compile_aligned,
     jit_function,

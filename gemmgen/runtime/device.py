@@ -113,10 +113,17 @@ def streamed(
 
 @triton.jit
 def split_range(K, SPLIT_K, BLOCK_K: tl.constexpr):
-    """Begin and end of this program's split of K, in whole blocks but the last."""
-    length = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT_K) * BLOCK_K
-    k_begin = tl.program_id(1) * length
-    return k_begin, min(K, k_begin + length)
+    """Begin and end of this program's split of K, in whole blocks but the last.
+
+    Of a single split the compiler is told that it begins at 0: where elements are
+    loaded one by one, 128 x 128 x 64 had no registers left for where that is.
+    """
+    if SPLIT_K == 1:
+        return K * 0, K
+    else:
+        length = tl.cdiv(tl.cdiv(K, BLOCK_K), SPLIT_K) * BLOCK_K
+        k_begin = tl.program_id(1) * length
+        return k_begin, min(K, k_begin + length)
 
 
 @triton.jit

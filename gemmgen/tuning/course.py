@@ -20,7 +20,7 @@ from gemmgen.select.serving import otherwise
 from gemmgen.select.tuned.layers import Pin
 from gemmgen.select.tuned.tuning_file import Times
 from gemmgen.spec.shapes import Layer, Shape
-from gemmgen.tuning.candidates import AS_SLOW
+from gemmgen.tuning.trials.candidates import AS_SLOW
 
 _STEPS = 32
 """Of rows in an octave, in which one tile serves; of `ROWS` at least."""

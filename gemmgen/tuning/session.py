@@ -23,12 +23,12 @@ from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import Shape
-from gemmgen.tuning.costs import kinds, with_costs
+from gemmgen.tuning.fitting.costs import kinds, with_costs
 from gemmgen.tuning.growing import Growing
 from gemmgen.tuning.layers import ladder, with_pins
 from gemmgen.tuning.record import measured, rewrite
 from gemmgen.tuning.team import Found, Team, gathered
-from gemmgen.tuning.trial import Trial
+from gemmgen.tuning.trials.trial import Trial
 
 OnDone = Callable[[str], object]
 

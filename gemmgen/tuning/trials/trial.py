@@ -24,7 +24,7 @@ from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
 from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.spec.shapes import Shape
-from gemmgen.tuning.candidates import AS_SLOW, KEPT, at_shape, candidates
+from gemmgen.tuning.trials.candidates import AS_SLOW, KEPT, at_shape, candidates
 from gemmgen.verification.example import subject
 
 _FINALISTS = 8

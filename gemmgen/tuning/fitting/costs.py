@@ -13,10 +13,10 @@ from gemmgen.select.tiling import with_costs_of
 from gemmgen.select.tuned.costs import MOST, Costs, costed_as
 from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.shapes import Shape
-from gemmgen.tuning.candidates import AS_SLOW, KEPT, searched
-from gemmgen.tuning.choice import Choice
-from gemmgen.tuning.fit import Sample, fitted
-from gemmgen.tuning.spread import spread
+from gemmgen.tuning.fitting.choice import Choice
+from gemmgen.tuning.fitting.fit import Sample, fitted
+from gemmgen.tuning.trials.candidates import AS_SLOW, KEPT, searched
+from gemmgen.tuning.trials.spread import spread
 
 LEAST = 40
 """Shapes of which times are needed: below, constants follow single times."""

@@ -1,0 +1,1 @@
+"""From times to costs: what tiles cost, and which of them are kept."""

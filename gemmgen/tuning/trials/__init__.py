@@ -1,0 +1,1 @@
+"""Trials of kernels: which tiles are timed, and at which shapes."""
