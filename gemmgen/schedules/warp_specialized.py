@@ -124,9 +124,12 @@ def _deep(
 def spills(tile: Tile, product: Product) -> bool:
     """Of three consumers that meet, what roles share does not stay in registers.
 
-    From 8 to 144 bytes spill, outside of loops, of nearly all such tiles.
+    From 8 to 144 bytes spill, outside of loops, of nearly all such tiles; and 8 of two
+    that have 128 x 128 sums each where an epilogue computes with an operand [m, n].
     """
-    return tile.split_k != 1 and consumers(tile) == 3
+    held = takes_turns(tile) and tile.m * tile.n >= 128 * 128
+    beside = product.matrix_bytes > 0 and product.operations > 0
+    return tile.split_k != 1 and (consumers(tile) == 3 or (held and beside))
 
 
 def registers(tile: Tile, product: Product) -> int:
