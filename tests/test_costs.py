@@ -271,6 +271,7 @@ def test_a_file_keeps_costs(tmp_path: Path) -> None:
         ("  bf16:", "  half:", "'half' is no kind of product (one of: bf16, "),
         ("wait: 1.5", "wait: 0", "wait must be a number above zero"),
         ("wait: 1.5", "slow: 1.5", "unknown key 'slow'"),
+        ("wait: 1.5, ", "", "the rates lack wait: delete these costs, and `gemmgen "),
         ("[0.22, 1.9, 3.4, 6e-05]", "[0.22, 1.9, 3.4]", "costs are a list of 4 num"),
         ("[0.22, 1.9, 3.4, 6e-05]", "0.22", "costs are a list of 4 numbers: block, "),
         ("0.22, 1.9", "0.22, -1.9", "once must be a number above zero"),

@@ -147,6 +147,11 @@ def read_costs(node: Node, mistakes: Mistakes) -> dict[str, Costs]:
             continue
         rates = each.at("rates")
         check_keys(rates, _RATES, mistakes)
+        if lacking := [name for name in _RATES if name not in rates.entries]:
+            said = f"the rates lack {', '.join(lacking)}: delete these costs, and "
+            said += "`gemmgen tune` fits them to the times anew"
+            mistakes.add(rates.location, said)
+            continue
         numbers = [positive(rates.at(name), name, mistakes) for name in _RATES]
         tiles = dict(_costs_of(each.at("tiles"), mistakes))
         found[kind] = Costs(Rates(0, 0, *numbers), tiles)
