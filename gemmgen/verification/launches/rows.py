@@ -19,6 +19,7 @@ from gemmgen.verification.launches.habits import (
     direct,
     few_kept,
 )
+from gemmgen.verification.stand_in.driver import PROCESSORS
 
 _FEW = ((2,), (64,), (80,), (72,), (7,), (300,))
 _MANY = ((1000,), (4096,), (16384,), (5,), (128,))
@@ -28,8 +29,6 @@ _LEADING = ((8, 8), (3, 5, 7), (2, 1), (2, 1, 1))
 _SINGLE = 3
 _AGAIN = 2
 """So that a call is repeated at once."""
-_KINDS, _MORE_KINDS = 2, 3
-"""Of numbers that Triton compiles kernels for: multiples of 16, others; of parts, 1."""
 
 
 def rows(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -66,7 +65,7 @@ def _relates(bench: Bench) -> None:
         bench.renew()
         with bench.only(tile):
             launcher, decided = counting(bench)
-            most = _MORE_KINDS if tile.split_k < 0 else _KINDS
+            most = _kinds(tile, bench.usual)
             for view in ("contiguous", "padded"):
                 usual = replace(
                     bench.usual, views={bench.plan.contraction.lhs.name: view}
@@ -87,6 +86,19 @@ def _relates(bench: Bench) -> None:
                 _right(bench, launcher, replace(bench.usual, rows=(1,)))
             if len(decided) > few + 1:
                 raise Wrong("calls of a single row are decided anew")
+
+
+def _kinds(tile: Any, usual: Facts) -> int:
+    """How many kernels Triton may compile for a tile and these numbers of rows.
+
+    One for multiples of 16 and one for others, of rows and of parts of K, and for one
+    part.
+    """
+    found = set()
+    for (count,) in (*_FEW, *_MANY):
+        parts = tile.splits(tile.tiles(count, usual.n), usual.k, PROCESSORS)
+        found.add((count % 16 == 0, parts == 1, parts % 16 == 0))
+    return len(found)
 
 
 def _chooses(bench: Bench) -> None:
