@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.base.errors import Mistakes, SpecErrors
-from gemmgen.cost.resources import fits
+from gemmgen.cost.resources import fits, programs_at_a_time
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Rates, Tile
@@ -20,7 +20,6 @@ from gemmgen.select.tuned.costs import (
     Costs,
     costs_text,
     kind_of,
-    programs_at_a_time,
     read_costs,
 )
 from gemmgen.select.tuned.decision_list import ANY, Rule

@@ -901,9 +901,8 @@ def test_a_kernel_whose_parameters_are_in_another_order_is_refused(names: str) -
 
 
 def test_a_timed_row_serves_no_more_rows_than_it_says() -> None:
-    rates = RATES
-    few = tile("tma", 90, 64, ANY, ANY, rates=rates, block=1.0)
-    rest = tile("tma", 90, rates=rates, block=2.0)
+    few = tile("tma", 90, 64, ANY, ANY, rates=RATES, block=1.0)
+    rest = tile("tma", 90, rates=RATES, block=2.0)
     assert table_.best((few, rest), (64, 64, 64), 132) is few
     assert table_.best((few, rest), (65, 64, 64), 132) is rest
     assert table_.best((few, tile("tiled")), (65, 64, 64), 132) == tile("tiled")

@@ -86,6 +86,11 @@ def resident(tile: Tile, product: Product, target: Target) -> int:
     return max(1, min(residents(tile, product, target).values()))
 
 
+def programs_at_a_time(tile: Tile, product: Product, target: Target) -> int:
+    """How many programs an SM runs: those that walk over tiles have one each."""
+    return 1 if schedule_of(tile).persistent else resident(tile, product, target)
+
+
 def residents(tile: Tile, product: Product, target: Target) -> dict[str, int]:
     """Programs that fit on one SM by what each needs of it alone."""
     bytes_each = shared_memory(tile, product, target) + target.reserved_per_block

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from gemmgen.cost.mainloop import SECTOR, BlockCost, block_cost, epilogue_time
-from gemmgen.cost.resources import fits, resident
+from gemmgen.cost.resources import fits, programs_at_a_time
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.schedule import Pause
@@ -100,7 +100,7 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     turns = math.ceil(tiles * parts / target.sms)
     if schedule.persistent:  # each program has tiles of one part
         turns = math.ceil(tiles / max(1, target.sms // parts))
-    together = min(1 if schedule.persistent else resident(tile, product, target), turns)
+    together = min(programs_at_a_time(tile, product, target), turns)
     blocks = math.ceil(math.ceil(k / tile.k) / parts)
     starts = row_bytes(sizes, product)
     width = math.gcd(16, *(row // product.bytes for row in starts))

@@ -5,7 +5,7 @@ from dataclasses import astuple, dataclass
 from typing import NamedTuple
 
 from gemmgen.base.errors import Mistakes, one_of
-from gemmgen.cost.resources import resident
+from gemmgen.cost.resources import programs_at_a_time
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Rates, Tile
@@ -90,11 +90,6 @@ class Costs:
     ) -> float:
         """Microseconds of a tile, as launchers reckon it."""
         return self.timed(tile, product, target).predicted(tile, sizes, target.sms)
-
-
-def programs_at_a_time(tile: Tile, product: Product, target: Target) -> int:
-    """How many programs an SM runs: those that walk over tiles have one each."""
-    return 1 if schedule_of(tile).persistent else resident(tile, product, target)
 
 
 def costed_as(product: Product) -> str | None:

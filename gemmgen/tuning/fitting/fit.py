@@ -9,15 +9,10 @@ from typing import Any
 
 import torch
 
+from gemmgen.cost.resources import programs_at_a_time
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules.parts.tile import GROUP_M, Product, Rates, Tile, Work, duration
-from gemmgen.select.tuned.costs import (
-    Cost,
-    Costs,
-    instructions,
-    programs_at_a_time,
-    rates_of,
-)
+from gemmgen.select.tuned.costs import Cost, Costs, instructions, rates_of
 from gemmgen.spec.shapes import Shape
 
 _NEAR = 0.2
