@@ -582,6 +582,23 @@ def gradients_are_mapped() -> None:
     close([torch.func.grad(by_row)(w)], [plain(w)])
 
 
+@case
+def gradients_of_results_come_in_batches() -> None:
+    """As `torch.autograd.functional.jacobian(vectorize=True)` asks for them."""
+    for plan in TRAINED:
+        inputs = drawn(plan)
+        results = several(getattr(made, plan.name)(*inputs))
+        learning = tensors(inputs)
+        given = [torch.stack([one, 2 * one]).detach() for one in results]
+        mapped = torch.autograd.grad(
+            results, learning, given, is_grads_batched=True, retain_graph=True
+        )
+        for at in range(2):
+            items = [one[at] for one in given]
+            each = torch.autograd.grad(results, learning, items, retain_graph=True)
+            close([one[at] for one in mapped], each)
+
+
 # -- what verify finds ---------------------------------------------------------------
 
 

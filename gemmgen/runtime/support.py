@@ -95,13 +95,20 @@ def intercepted(arguments: Sequence[Any]) -> bool:
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor is torch.func's, or of a class with its own dispatch."""
+    """Return whether a tensor is of a class with its own dispatch, or a batch of vmap's.
+
+    What `torch.autograd.grad` maps by `is_grads_batched` is no tensor of torch.func's.
+    """
     kind = type(tensor)
     if kind is not torch.Tensor:
         own = kind.__torch_dispatch__
         if own is not torch.Tensor.__torch_dispatch__:
             return True
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(tensor))
+    functorch = torch._C._functorch
+    return bool(
+        functorch.is_functorch_wrapped_tensor(tensor)
+        or functorch.is_legacy_batchedtensor(tensor)
+    )
 
 
 @functools.cache
