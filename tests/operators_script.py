@@ -172,6 +172,21 @@ def all_sizes_are_compiled_once() -> None:
 
 
 @case
+def whole_numbers_are_compiled() -> None:
+    """Which are symbols of their own: the second one is, the first of `dynamic` too."""
+
+    def scaled(c: Tensor, alpha: float, beta: float) -> Tensor:
+        return gemm_nn_bf16_alpha_beta(c, c, alpha, 2 * beta, c)
+
+    c = brains(4, 4)
+    assert compiled(scaled, [(c, 2, 3), (c, 5, -7), (c, 4, 9)]) == 1
+    torch._dynamo.reset()
+    made = torch.compile(scaled, backend="aot_eager", fullgraph=True)
+    for numbers in ((2, 3), (5, -7), (0.5, 9)):
+        assert torch.equal(made(c, *numbers), scaled(c, *numbers))
+
+
+@case
 def several_results_and_given_ones_are_compiled() -> None:
     def both(x: Tensor, w: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         out, pre = linear_gelu_aux(x, w, bias)

@@ -61,7 +61,7 @@ class Checks:
         A finite one must be finite in `dtype`, in which the kernel uses it. A number
         that torch traces is returned as it is.
         """
-        if DRY_RUN.on and isinstance(value, torch.SymFloat):
+        if DRY_RUN.on and isinstance(value, (torch.SymFloat, torch.SymInt)):
             return value
         if isinstance(value, bool) or not isinstance(value, numbers.Real):
             found = type(value).__name__
