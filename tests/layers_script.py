@@ -24,7 +24,7 @@ from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.interpret import interpreter
 from gemmgen.verification.mutate.mutants import mutants
-from tests.cases import case, run_all
+from tests.cases import case, refused, run_all
 
 
 class Block(nn.Module):
@@ -163,13 +163,26 @@ def torch_s_own_models_go_on() -> None:
 
 
 @case
-def a_class_that_does_more_is_refused() -> None:
-    try:
-        replace_linears(Block(), Down)
-    except ValueError as error:
-        assert "Down takes or returns more" in str(error), error
-    else:
-        raise AssertionError
+def a_bias_that_learns_beside_a_frozen_weight_needs_a_gradient() -> None:
+    model = nn.Sequential(nn.Linear(8, 5).half(), nn.SiLU())
+    model[0].bias = nn.Parameter(model[0].bias.detach().float())
+    model[0].weight.requires_grad_(False)
+    (told,) = replace_linears(model, Served)
+    assert told.by is None and "in training" in told.reason, told
+    model[0].bias.requires_grad_(False)
+    (told,) = replace_linears(model, Served)
+    assert told.by is Served, told
+
+
+@case
+def a_class_that_does_more_or_is_none_is_refused() -> None:
+    wrongs = {
+        Down: "Down takes or returns more",
+        nn.Linear: "Linear is no class of a kernel",
+        made.plain: "plain is no class of a kernel",
+    }
+    for wrong, words in wrongs.items():
+        refused(lambda wrong=wrong: replace_linears(Block(), wrong), words)
 
 
 @case

@@ -56,7 +56,7 @@ class KernelLinear(nn.Linear):  # type: ignore[misc]
             found = None if one is None else one.dtype
             if found != wanted:
                 return f"{name} is {found}, not {wanted}"
-        trained = linear.training and linear.weight.requires_grad
-        if trained and cls.kernel.gradient is None:
+        learns = any(one.requires_grad for one in linear.parameters())
+        if learns and linear.training and cls.kernel.gradient is None:
             return "it is in training, for which the kernel needs grad: true"
         return ""

@@ -53,9 +53,12 @@ def replace_linears(
     activation before others. Parameters are shared, not copied, so `state_dict` and
     optimizers go on. Subclasses of nn.Linear, those with hooks, and those that are no
     submodule, as in a list, stay. A `dry_run` changes nothing. Raises ValueError for a
-    module that does more than a Linear and an activation.
+    module that does more than a Linear and an activation, and for what is no module.
     """
     for one in modules:
+        if not (isinstance(one, type) and issubclass(one, KernelLinear)):
+            name = getattr(one, "__name__", one)
+            raise ValueError(f"replace_linears: {name} is no class of a kernel")
         if one.activation is None:
             does = "takes or returns more than a Linear and an activation do"
             raise ValueError(f"replace_linears: {one.__name__} {does}")
