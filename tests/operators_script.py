@@ -182,8 +182,8 @@ def whole_numbers_are_compiled() -> None:
     assert compiled(scaled, [(c, 2, 3), (c, 5, -7), (c, 4, 9)]) == 1
     torch._dynamo.reset()
     made = torch.compile(scaled, backend="aot_eager", fullgraph=True)
-    for numbers in ((2, 3), (5, -7), (0.5, 9)):
-        assert torch.equal(made(c, *numbers), scaled(c, *numbers))
+    for factors in ((2, 3), (5, -7), (0.5, 9)):
+        assert torch.equal(made(c, *factors), scaled(c, *factors))
 
 
 @case

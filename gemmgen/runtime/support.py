@@ -95,9 +95,9 @@ def intercepted(arguments: Sequence[Any]) -> bool:
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor is of a class with its own dispatch, or a batch of vmap's.
+    """Return whether a tensor's class has its own dispatch, or it is torch.func's.
 
-    What `torch.autograd.grad` maps by `is_grads_batched` is no tensor of torch.func's.
+    Or one of the batches that `torch.autograd.grad` makes by `is_grads_batched`.
     """
     kind = type(tensor)
     if kind is not torch.Tensor:
