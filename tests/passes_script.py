@@ -83,7 +83,8 @@ def far(one: Any) -> None:
     m, n = 1 << 16, 1 + (1 << 15)
     grad, product = (torch.empty((), device="cuda").expand(m, n) for _ in range(2))
     s, bias = torch.empty(m, device="cuda"), torch.empty(n, device="cuda")
-    launch_of(one, (grad, product, 0.5, s, bias), SOME[-1])
+    own = launch_of(one, (grad, product, 0.5, s, bias), SOME[-1])
+    assert str(named(own)["INDEX"]) == "int64"
 
 
 def main(folder: str) -> None:
