@@ -1,4 +1,4 @@
-"""Faults of calls that torch passes on: items of torch.vmap, views that negate, FLOPs.
+"""Faults of calls in which torch has a part, and of those by which kernels are warmed.
 
 Each is an expression in place of another, as in `host`.
 """
@@ -16,12 +16,14 @@ _FAULTS = (
     ("items along another axis", "one.movedim(dim, 0)", "one.movedim(1, 0)"),
     ("values as they are stored", "one.resolve_neg()", "one"),
     ("rows of the first axis", "shapes[0].numel()", "shapes[0][0] * shapes[0][-1]"),
+    ("most rows not warmed", "range(1, most + 1)", "range(1, most)"),
+    ("parts of one kind warmed", "(M, splits)", "(M, 2 * (splits > 1))"),
     ("items in turns", "every.flatten(0, 1)", "every.transpose(0, 1).flatten(0, 1)"),
 )
 """The kind of fault, what is replaced, by what."""
 
 
-def dispatched_families() -> Iterator[tuple[str, Edit]]:
+def call_families() -> Iterator[tuple[str, Edit]]:
     """Every kind of fault, with the edit that makes it."""
     for name, old, new in _FAULTS:
         yield name, replaced(old, new)
