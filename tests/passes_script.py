@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
+import triton
 from torch import Tensor
 
 from gemmgen.verification.stand_in import executed
@@ -63,6 +64,29 @@ def inputs(m: int, n: int, grad: Tensor, alpha: float) -> tuple[Any, ...]:
     return grad, product, alpha, s, bias
 
 
+def surrounded(one: Any) -> None:
+    """A pass that is known, while another device is current, and beside a hook."""
+    given = inputs(37, 43, torch.empty(37, 43, device="cuda"), 0.5)
+    for _ in range(2):
+        launch_of(one, given, SOME[-1])
+    with DRIVER.stream(1, 0):
+        assert launch_of(one, given, SOME[-1]).device == 0
+    told: list[object] = []
+    triton.knobs.runtime.launch_enter_hook.add(told.append)
+    launch_of(one, given, SOME[-1])
+    triton.knobs.runtime.launch_enter_hook.remove(told.append)
+    assert told, "no hook was called"
+
+
+def far(one: Any) -> None:
+    """Results whose offsets need 64 bits, of inputs that are one number each."""
+    m, n = 1 << 16, 1 + (1 << 15)
+    grad, product = (torch.empty((), device="cuda").expand(m, n) for _ in range(2))
+    s, bias = torch.empty(m, device="cuda"), torch.empty(n, device="cuda")
+    own = launch_of(one, (grad, product, 0.5, s, bias), SOME[-1])
+    assert str(named(own)["INDEX"]) == "int64"
+
+
 def main(folder: str) -> None:
     DRIVER.on_launch = do_trials
     sys.path.insert(0, folder)
@@ -83,6 +107,8 @@ def main(folder: str) -> None:
             assert afresh.through_triton
             difference(again, afresh, list(one.results))
             count += 1
+    surrounded(one)
+    far(one)
     DRIVER.launches.clear()
     empty = torch.empty(0, 5, device="cuda")
     made = one.run(inputs(0, 5, empty, 0.5), SOME[-1])

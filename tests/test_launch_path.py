@@ -636,7 +636,9 @@ def test_what_gradients_are_asked_of_is_repeated_too(own: bool) -> None:
     assert told in ([], ["in full"])
 
 
-@pytest.mark.parametrize("how", ["mode", "autocast", "vmap", "unaligned", "hook"])
+@pytest.mark.parametrize(
+    "how", ["mode", "autocast", "vmap", "unaligned", "hook", "device"]
+)
 def test_what_is_repeated_for_gradients_is_seen_where_it_must_be(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -656,11 +658,14 @@ def test_what_is_repeated_for_gradients_is_seen_where_it_must_be(
     elif how == "unaligned":
         shifted = noted(torch.randn(21)[1:].view(4, 5))
         assert right(call, shifted, b) == "launched"
+    elif how == "device":
+        monkeypatch.setattr(launch_cache, "current_device", lambda: 1)
+        assert right(call, a, b) == "launched"
     else:
         calls = SimpleNamespace(calls=[print])
         monkeypatch.setattr(launch_cache.HOOKS, "launch_enter_hook", calls)
         assert right(call, a, b) == "launched"
-    asked_in_full = how in ("unaligned", "hook")
+    asked_in_full = how in ("unaligned", "hook", "device")
     assert told == ["in full" if asked_in_full else "handed"]
 
 

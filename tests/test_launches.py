@@ -157,6 +157,12 @@ HOLES = {
         "statement dropped",
         "torch.cuda.synchronize(",
     ),
+    "warm-up that leaves out its own rows": Hole(
+        "families.py", "most rows not warmed", "range(1, most + 1)"
+    ),
+    "warm-up of one kind of parts": Hole(
+        "families.py", "parts of one kind warmed", "(M, splits)"
+    ),
     "tiles in another order": Hole(
         "tile.py", "value of another key", "'GROUP_M': 'group_m'"
     ),

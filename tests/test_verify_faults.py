@@ -194,6 +194,21 @@ FAULTS: dict[str, Fault] = {
         "OutOfMemoryError: no more",
         "out of resources",
     ),
+    "first item for all": Fault(
+        "layer", "value.select(dim, i)", "value.select(dim, 0)", "under vmap"
+    ),
+    "items along another axis": Fault(
+        "layer", "one.movedim(dim, 0)", "one.movedim(1, 0)", "under vmap"
+    ),
+    "fp64 cast by autocast": Fault(
+        "layer", "one.dtype != torch.float64", "True", "autocast of x: accepted"
+    ),
+    "operations of the first rows": Fault(
+        "layer",
+        "2 * shapes[0].numel()",
+        "2 * shapes[0][0] * shapes[0][-1]",
+        "operations, not",
+    ),
 }
 
 

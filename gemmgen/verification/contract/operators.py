@@ -4,7 +4,7 @@ What torch itself can check of an operator, `torch.library.opcheck`, is checked 
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -17,66 +17,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from gemmgen.select.plan import Plan
-from gemmgen.verification.cases.cases import Case
-from gemmgen.verification.contract.refusals import valid_call
+from gemmgen.verification.contract.entered import Entered, bits, several
 from gemmgen.verification.example.cut import check_cut
 from gemmgen.verification.example.one_example import Wrong
 
-_CASE = Case((3,), 5, 7)
-_ITEMS = 2
-_WHOLE_OR_CUT = 3
-"""Ways to cut a call: not at all, along rows, along columns."""
-
-
-class Entered:
-    """A launcher's call, and what became of it as an operator's."""
-
-    def __init__(
-        self, plan: Plan, launcher: Callable[..., Any], device: torch.device
-    ) -> None:
-        call = valid_call(plan, _CASE, device)
-        values = {**call.tensors, **call.numbers}
-        self.launcher: Any = launcher
-        self.names, self.device, self.grad = plan.argument_names, device, plan.grad
-        self.linear_in = plan.linear_in
-        self.inputs = [values[name] for name in self.names]
-        self.flops = 2 * _CASE.n * _CASE.k * _CASE.m
-        self.wanted = _several(launcher(*self.inputs))
-
-    @property
-    def overload(self) -> Any:
-        """The operator."""
-        return self.launcher.operator.overload
-
-    def same(self, what: str, returned: Any) -> None:
-        """Raise `Wrong` unless results are the launcher's, bit by bit."""
-        for got, want in zip(_several(returned), self.wanted, strict=True):
-            alike = (got.shape, got.dtype, got.stride(), got.device) == (
-                (want.shape, want.dtype, want.stride(), want.device)
-            )
-            if not alike or not torch.equal(_bits(got), _bits(want)):
-                raise Wrong(f"{what}: another result than a plain call's")
-
-    def refused(self, what: str, name: str, call: Callable[[], Any]) -> None:
-        """Raise `Wrong` unless an argument is refused by its name."""
-        wanted = f"{self.launcher.__name__}: {name} must "
-        try:
-            call()
-        except ValueError as error:
-            if not str(error).startswith(wanted):
-                raise Wrong(f"{what}: not '{wanted}…': {error}") from error
-        else:
-            raise Wrong(f"{what} of {name}: accepted")
-
-    def tensors(self) -> Iterator[tuple[int, str, Tensor]]:
-        """Each argument that is a tensor, with its place and name."""
-        for place, (name, one) in enumerate(zip(self.names, self.inputs, strict=True)):
-            if isinstance(one, Tensor):
-                yield place, name, one
-
-    def with_other(self, place: int, other: Any) -> list[Any]:
-        """The arguments with another at a place."""
-        return [*self.inputs[:place], other, *self.inputs[place + 1 :]]
+_ITEMS, _AXES = 2, 2
+"""Of what is mapped, and how many axes it may be mapped along."""
+_WHOLE_OR_COLUMNS = 2
+"""Ways to cut a call: not at all, along columns; others are along its rows and K."""
 
 
 def check_operator(
@@ -98,15 +46,6 @@ def check_operator(
     for check in checks:
         check(one)
     return len(checks)
-
-
-def _several(returned: Any) -> Sequence[Tensor]:
-    return returned if isinstance(returned, tuple | list) else [returned]
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    """What can be compared where there are NaNs."""
-    return tensor.contiguous().view(torch.uint8)
 
 
 class _Notes:
@@ -139,6 +78,9 @@ def _called(one: Entered) -> None:
     one.same("the operator", one.overload(*one.inputs))
     with torch.inference_mode():
         one.same("the operator in inference mode", one.overload(*one.inputs))
+    for place, _, given in one.tensors():  # which torch writes out for an operator
+        negated = one.with_other(place, torch._neg_view(-given))
+        one.same("the operator of a negated view", one.overload(*negated))
 
 
 def _cut(one: Entered) -> None:
@@ -147,8 +89,9 @@ def _cut(one: Entered) -> None:
     if axes.linear_in != linear_in:
         raise Wrong(f"linear_in is {axes.linear_in}, not {linear_in}")
     sharding = sys.modules[type(axes).__module__]
-    given = (sharding, axes, lambda *each: _several(one.launcher(*each)), one.inputs)
-    if (ways := check_cut(*given)) != _WHOLE_OR_CUT + (linear_in is not None):
+    given = (sharding, axes, lambda *each: several(one.launcher(*each)), one.inputs)
+    wanted = _WHOLE_OR_COLUMNS + len(one.rows) + (linear_in is not None)
+    if (ways := check_cut(*given)) != wanted:
         raise Wrong(f"{ways} ways to cut it")
 
 
@@ -179,7 +122,7 @@ def _without_memory(one: Entered) -> None:
             mode.from_tensor(given) if isinstance(given, Tensor) else given
             for given in one.inputs
         ]
-        returned = _several(one.launcher(*fakes))
+        returned = several(one.launcher(*fakes))
         for got, want in zip(returned, one.wanted, strict=True):
             found = got.shape, got.stride(), got.dtype, got.device
             if found != (want.shape, want.stride(), want.dtype, want.device):
@@ -192,7 +135,7 @@ def _without_memory(one: Entered) -> None:
 
 def _learned(one: Entered, returned: Any) -> None:
     """Results whose gradient is asked for are in autograd's graph."""
-    if not any(result.requires_grad for result in _several(returned)):
+    if not any(result.requires_grad for result in several(returned)):
         raise Wrong("no result requires a gradient, though an input does")
 
 
@@ -215,18 +158,33 @@ def _derivatives(one: Entered) -> None:
 
 
 def _mapped(one: Entered) -> None:
-    """`torch.vmap` over each argument returns what calls of its items do."""
-    for place, _, tensor in one.tensors():
-        items = torch.stack([tensor] * _ITEMS, 1)
-        dims = [None] * len(one.inputs)
-        dims[place] = 1  # type: ignore[call-overload]
-        mapped = torch.vmap(one.launcher, tuple(dims))(*one.with_other(place, items))
-        for at in range(_ITEMS):
-            one.same("under vmap", tuple(each[at] for each in _several(mapped)))
+    """`torch.vmap` over arguments, alone and together, does what calls of items do."""
+    places = [place for place, *_ in one.tensors()]
+    with_rows = [at for at in places if one.names[at] in one.launcher.by_row]
+    for mapped in (*([at] for at in places), with_rows, places):
+        for first in range(_AXES if mapped else 0):
+            _along(one, {place: (first + i) % _AXES for i, place in enumerate(mapped)})
+
+
+def _along(one: Entered, axes: dict[int, int]) -> None:
+    """The same over the arguments at some places, each along an axis; items differ."""
+    items = [
+        [given + i if at in axes else given for at, given in enumerate(one.inputs)]
+        for i in range(_ITEMS)
+    ]
+    stacked = [
+        torch.stack(each, axes[at]) if at in axes else each[0]
+        for at, each in enumerate(zip(*items, strict=True))
+    ]
+    dims = tuple(map(axes.get, range(len(stacked))))
+    returned = several(torch.vmap(one.launcher, dims)(*stacked))
+    for i, item in enumerate(items):
+        wanted = several(one.launcher(*item))
+        one.same("under vmap", tuple(each[i] for each in returned), wanted)
 
 
 def _cast(one: Entered) -> None:
-    """Autocast to A's type casts each tensor to its own; to another type, none."""
+    """Autocast to A's type casts each tensor to its own, but fp64; to another, none."""
     kind, dtype = one.device.type, one.inputs[0].dtype
     for to in (torch.float16, torch.bfloat16):
         with torch.autocast(kind, to):
@@ -237,10 +195,19 @@ def _cast(one: Entered) -> None:
                     for given in one.inputs
                 ]
                 one.same("cast by autocast", one.launcher(*wide))
+                _not_cast(one)
             else:
                 other = one.with_other(0, one.inputs[0].to(to))
                 name = one.names[0]
                 one.refused("autocast", name, lambda a=other: one.launcher(*a))  # type: ignore[misc]
+
+
+def _not_cast(one: Entered) -> None:
+    """A tensor in fp64 is refused under autocast too, for that casts none of it."""
+    for place, name, given in one.tensors():
+        if given.dtype != torch.float64:
+            wider = one.with_other(place, given.double())
+            one.refused("autocast", name, lambda a=wider: one.launcher(*a))  # type: ignore[misc]
 
 
 def _traced(one: Entered) -> None:
@@ -275,7 +242,7 @@ def _trained(one: Entered) -> None:
     compiled = torch.compile(one.launcher, backend="aot_eager", fullgraph=True)
     plain, traced = (_gradients(call, learning) for call in (one.launcher, compiled))
     for before, after in zip(plain, traced, strict=True):
-        if not torch.equal(_bits(before), _bits(after)):
+        if not torch.equal(bits(before), bits(after)):
             raise Wrong("compiled: other gradients than a plain call's")
     try:
         with CrossRefFakeMode():  # every operator beside what it is without memory
@@ -288,7 +255,7 @@ def _trained(one: Entered) -> None:
 def _gradients(call: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Tensor]:
     """The gradients from results as those of results; zeros where there is none."""
     learning = [given for given in inputs if isinstance(given, Tensor)]
-    results = _several(call(*inputs))
+    results = several(call(*inputs))
     given = [one.detach() for one in results]
     found = torch.autograd.grad(results, learning, given, allow_unused=True)
     return [

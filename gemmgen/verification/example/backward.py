@@ -8,6 +8,7 @@ import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import cycle
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -33,9 +34,9 @@ from gemmgen.verification.oracle.comparison import accepted, in_bounds
 from gemmgen.verification.oracle.gradients import gradients, result_of
 from gemmgen.verification.oracle.reference import torch_dtype
 
-_FORMS = ("expanded", *VIEWS)
-"""How the gradient of a result lies in memory: as `sum` makes it, or as any input."""
-
+_FORMS = ("expanded", "negated", *VIEWS)
+"""How the gradient of a result lies in memory: as `sum` makes it, as a view that
+negates what is stored, or as any input."""
 
 _MAIN_FORMS = ("contiguous", "padded", "transposed", "misaligned")
 """The same of what a gradient is added to, which no two elements may share."""
@@ -66,9 +67,12 @@ def small_passes(module: ModuleType, on_gpu: bool) -> Iterator[None]:
 
 
 def backward_cases(plan: Plan) -> Iterator[Case]:
-    """Cases that are always tried: several tiles each way, every view of all inputs."""
+    """Cases that are always tried: several tiles each way, every view of all inputs.
+
+    And every form of a gradient that is given, which the seed decides.
+    """
     floats = (0.75,) * len(numbers(plan))
-    for seed, view in enumerate(VIEWS):
+    for seed, view in zip(range(len(_FORMS)), cycle(VIEWS), strict=False):
         views = (view,) * len(plan.inputs)
         yield Case((53,), 71, 19, "normal", views, floats, seed)
 
@@ -151,7 +155,7 @@ def _incoming(
     chosen = [at for at in every if draw.random() < 0.7] or [draw.choice(every)]
     made = {}
     for at in chosen:
-        form, shape = draw.choice(_FORMS), tuple(results[at].shape)
+        form, shape = _FORMS[(case.seed + at) % len(_FORMS)], tuple(results[at].shape)
         dtype = torch_dtype(plan.results[at].dtype)
         source = torch.Generator().manual_seed(case.seed + at)
 
@@ -160,6 +164,8 @@ def _incoming(
 
         if form == "expanded":
             one = fill((1,)).to(dtype).expand(shape)
+        elif form == "negated":
+            one = torch._neg_view(fill(shape).to(dtype))
         else:
             one = framed_input(VIEWS[form], shape, dtype, fill).view
         made[at] = one.to(results[at].device)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from gemmgen.base.ast_edits import Edit, call_of, expression
 from gemmgen.verification.faults.boxes import box_families
+from gemmgen.verification.faults.calls import call_families
 
 _MOST_PARTS = 8
 """Operands, elements or arguments of one node that are dropped, each in its turn."""
@@ -49,6 +50,7 @@ def host_families() -> Iterator[tuple[str, Edit]]:
         yield "value of another key", _other_value(place)
         yield "a program too few", _fewer_programs(place)
     yield from box_families()
+    yield from call_families()
 
 
 def _without_operand(place: int) -> Edit:

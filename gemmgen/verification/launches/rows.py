@@ -24,7 +24,10 @@ from gemmgen.verification.stand_in.driver import PROCESSORS
 _FEW = ((2,), (64,), (80,), (72,), (7,), (300,))
 _MANY = ((1000,), (4096,), (16384,), (5,), (128,))
 """With these K also comes in other numbers of parts."""
-_WARMED = (1, 2, 7, 15, 16, 17, 48, 64, 65, 100, 128, 129, 200, 256, 500, 512)
+_WARMED = (1, 2, 7, 15, 16, 17, 48, 64, 65, 100, 128, 129, 200, 300, 400, 500, 512)
+"""With these, and a long K, one tile has parts that are multiples of 16 and others."""
+_FIRST_MULTIPLE = 16
+"""Rows for which Triton compiles what it does not for fewer."""
 _LEADING = ((8, 8), (3, 5, 7), (2, 1), (2, 1, 1))
 _SINGLE = 3
 _AGAIN = 2
@@ -243,7 +246,7 @@ def _warms(bench: Bench) -> None:
     leading = related(bench) and OPERATIONS[bench.plan.op].leading
     learning = replace(bench.usual, gradient=(bench.plan.contraction.first.name, False))
     for usual in (
-        replace(bench.usual, rows=warmed[-1:], n=64, k=4096),
+        replace(bench.usual, rows=warmed[-1:], n=64, k=16384),
         replace(bench.usual, rows=(2, warmed[-1] // 2) if leading else warmed[-1:]),
         replace(learning, rows=warmed[-1:], n=4096, k=1024),
     ):
@@ -256,6 +259,11 @@ def _warms(bench: Bench) -> None:
             made = bench.perform(bench.launcher, facts, bench.call(facts))
             if made.through_triton or not made.launches:
                 raise Wrong(f"{count} rows are compiled after a warm-up\n{facts}")
+    if related(bench):
+        bench.renew()
+        told = _warmed(bench, replace(bench.usual, rows=(_FIRST_MULTIPLE,)))
+        if told and max(one.rows for one in told) != _FIRST_MULTIPLE:
+            raise Wrong(f"a warm-up of {_FIRST_MULTIPLE} rows tells of {told}")
 
 
 def _warmed(bench: Bench, facts: Facts) -> Any:

@@ -1,0 +1,81 @@
+"""A kernel as an operator of torch: a usual call, and how others compare with it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gemmgen.select.plan import Plan
+from gemmgen.tables.operations import OPERATIONS
+from gemmgen.verification.cases.cases import Case
+from gemmgen.verification.contract.refusals import valid_call
+from gemmgen.verification.example.one_example import Wrong
+
+_ROWS, _LEADING, _N, _K = (3,), (2, 3), 5, 7
+
+
+class Entered:
+    """A launcher's call, and what became of it as an operator's."""
+
+    def __init__(
+        self, plan: Plan, launcher: Callable[..., Any], device: torch.device
+    ) -> None:
+        self.rows = _LEADING if OPERATIONS[plan.op].leading else _ROWS
+        case = Case(self.rows, _N, _K)
+        call = valid_call(plan, case, device)
+        values = {**call.tensors, **call.numbers}
+        self.launcher: Any = launcher
+        self.names, self.device, self.grad = plan.argument_names, device, plan.grad
+        self.linear_in = plan.linear_in
+        self.inputs = [values[name] for name in self.names]
+        self.flops = 2 * case.m * case.n * case.k
+        self.wanted = several(launcher(*self.inputs))
+
+    @property
+    def overload(self) -> Any:
+        """The operator."""
+        return self.launcher.operator.overload
+
+    def same(
+        self, what: str, returned: Any, wanted: Sequence[Tensor] | None = None
+    ) -> None:
+        """Raise `Wrong` unless results are the launcher's, bit by bit."""
+        results = zip(several(returned), wanted or self.wanted, strict=True)
+        for got, want in results:
+            alike = (got.shape, got.dtype, got.stride(), got.device) == (
+                (want.shape, want.dtype, want.stride(), want.device)
+            )
+            if not alike or not torch.equal(bits(got), bits(want)):
+                raise Wrong(f"{what}: another result than a plain call's")
+
+    def refused(self, what: str, name: str, call: Callable[[], Any]) -> None:
+        """Raise `Wrong` unless an argument is refused by its name."""
+        wanted = f"{self.launcher.__name__}: {name} must "
+        try:
+            call()
+        except ValueError as error:
+            if not str(error).startswith(wanted):
+                raise Wrong(f"{what}: not '{wanted}…': {error}") from error
+        else:
+            raise Wrong(f"{what} of {name}: accepted")
+
+    def tensors(self) -> Iterator[tuple[int, str, Tensor]]:
+        """Each argument that is a tensor, with its place and name."""
+        for place, (name, one) in enumerate(zip(self.names, self.inputs, strict=True)):
+            if isinstance(one, Tensor):
+                yield place, name, one
+
+    def with_other(self, place: int, other: Any) -> list[Any]:
+        """The arguments with another at a place."""
+        return [*self.inputs[:place], other, *self.inputs[place + 1 :]]
+
+
+def several(returned: Any) -> Sequence[Tensor]:
+    """One or several results as a sequence."""
+    return returned if isinstance(returned, tuple | list) else [returned]
+
+
+def bits(tensor: Tensor) -> Tensor:
+    """What can be compared where there are NaNs."""
+    return tensor.contiguous().view(torch.uint8)
