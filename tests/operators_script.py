@@ -214,6 +214,17 @@ def inductor_calls_the_operator() -> None:
 
 
 @case
+def a_trace_has_the_operator() -> None:
+    def step(x: Tensor, w: Tensor) -> Tensor:
+        return study_linear(x, w).relu()
+
+    made = torch.jit.trace(step, (X, W))
+    assert "generated::study_linear" in str(made.graph)
+    x = halves(2, 7, 32)
+    assert torch.equal(made(x, W), step(x, W))
+
+
+@case
 def a_module_is_exported_for_any_number_of_rows() -> None:
     class Layer(torch.nn.Module):
         def __init__(self) -> None:

@@ -940,6 +940,7 @@ class TestRealGenerator:
         " 'triton'}} & {{*sys.modules}}))".format
     )
 
+    @pytest.mark.slow
     def test_an_unchanged_build_imports_no_renderer(self) -> None:
         SPEC.write_text(REAL)
         assert python(self.act("build")) == "False black jinja2\n"

@@ -76,6 +76,7 @@ def test_what_the_times_say_nothing_of_stays(home: Path) -> None:
     assert fit(tuning, plans, HERE).rates.handover == HERE.rates.handover
 
 
+@pytest.mark.slow
 def test_the_command_writes_constants_and_rules(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

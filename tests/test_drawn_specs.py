@@ -21,7 +21,7 @@ from tests.drawn_specs import specs
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCATED = re.compile(r"[^\n]*spec\.yaml:\d+:\d+: [^\n]+")
-EXAMPLES = int(os.environ.get("DRAWN_SPECS", "60"))
+EXAMPLES = int(os.environ.get("DRAWN_SPECS", "30"))
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -104,9 +104,29 @@ def by_name(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-each_module = pytest.mark.parametrize("path", MODULES, ids=by_name)
-each_template = pytest.mark.parametrize("path", TEMPLATES, ids=by_name)
-each_generated = pytest.mark.parametrize("path", GENERATED, ids=by_name)
+Check = Callable[[Path], None]
+
+
+def each(paths: Collection[Path]) -> Callable[[Check], Callable[[], None]]:
+    """Make one test of a check, which says all files that fail: thousands take long."""
+
+    def of_all(check: Check) -> Callable[[], None]:
+        def test() -> None:
+            wrong = []
+            for path in paths:
+                try:
+                    check(path)
+                except AssertionError as error:
+                    wrong.append(f"{by_name(path)}: {error}")
+            assert not wrong, "\n".join(wrong)
+
+        test.__doc__ = check.__doc__
+        return test
+
+    return of_all
+
+
+each_module, each_template, each_generated = map(each, (MODULES, TEMPLATES, GENERATED))
 
 
 def test_every_room_has_its_place_and_some_modules() -> None:

@@ -584,6 +584,23 @@ def test_what_a_transform_has_to_see_is_handed_over(transform: Any) -> None:
     assert right(call, a, b) == "repeated"
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace")
+@pytest.mark.parametrize("given", [False, True], ids=["made", "given"])
+def test_what_is_traced_is_handed_over(given: bool) -> None:
+    """Or its results would be constants of the trace."""
+    call = launch_cache.launch_cache("a", "b")(adding)
+    handed: list[Any] = []
+    call.cache.as_operator = lambda *inputs, **_: handed.append(inputs) or sum(inputs)
+    a, b = ones(4, 5), ones(4, 5)
+    made = {"out": ones(4, 5)} if given else {}
+    for _ in range(4):
+        call(a, b, **made)
+    torch.jit.trace(lambda one: call(one, b, **made), (a,), check_trace=False)
+    assert len(handed) == 1
+    call(a, b, **made)
+    assert LOG[-1] == "repeated" and len(handed) == 1
+
+
 def test_what_is_asked_for_a_gradient_is_handed_over() -> None:
     call = launch_cache.launch_cache("a", "b")(adding)
     handed: list[Any] = []

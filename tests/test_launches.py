@@ -249,7 +249,8 @@ def test_a_launcher_with_a_hole_fails(name: str, outcomes: dict[str, Outcome]) -
     assert not outcomes[name].ok
 
 
-@pytest.mark.parametrize("name", all_but({"linear_bias_silu_residual"}, NAMES))
+@pytest.mark.slow  # as in test_verification.py
+@pytest.mark.parametrize("name", NAMES)
 def test_a_healthy_launcher_passes(tmp_path: Path, name: str) -> None:
     (outcome,) = run_launches([written(tmp_path, name)], "quick", 0)
     assert (outcome.status, outcome.detail) == ("passed", "")

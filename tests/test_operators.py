@@ -14,7 +14,8 @@ from tests.once import asked, once
 from tests.slow import all_but
 
 NAMES = names_in("operators_script")
-FAST = set(NAMES) - {"inductor_calls_the_operator"}  # which compiles C++
+# Inductor compiles C++; `verify` is seen to find faults elsewhere too.
+FAST = set(NAMES) - {"inductor_calls_the_operator", "verify_finds_faults_of_operators"}
 
 
 @pytest.fixture(scope="module")

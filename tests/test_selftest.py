@@ -122,6 +122,7 @@ def test_a_mutant_that_passes_everything_survives(
     assert 0 < len(launched) < len(survivors)
 
 
+@pytest.mark.slow
 def test_what_launchers_share_is_tried_by_kernels_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -140,6 +141,7 @@ def test_what_launchers_share_is_tried_by_kernels_of_its_own(
     assert len(asked) == each * (tried + 1)
 
 
+@pytest.mark.slow
 def test_what_no_check_comes_to_survives_untried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

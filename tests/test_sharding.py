@@ -176,11 +176,15 @@ def found_by(folder: Path, *words: str) -> dict[str, str]:
 
 
 NAMES = names_in("sharding_script")
-# Rows, parts of K and styles are laid out alike.
+# Rows, parts of K and styles are laid out alike; compiling takes long.
 FAST = set(NAMES) - {
     "columns_of_b_are_columns_of_the_result",
     "gradients_are_added_to_those_there_are",
     "what_is_whole_stays_whole",
+    "whatever_does_not_go_together_is_laid_out_anew",
+    "gradients_are_those_that_are_asked_for",
+    "parameters_are_cut_by_fsdp",
+    "a_model_that_is_cut_is_compiled",
     "torch_s_own_styles_do_for_one_tensor",
 }
 

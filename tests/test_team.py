@@ -21,6 +21,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return once(tmp_path_factory, "team", run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", names_in("team_script"))
 def test_what_two_processes_tune(said: dict[str, str], name: str) -> None:
     assert said[name] == "", said[name]

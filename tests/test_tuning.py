@@ -211,6 +211,7 @@ def test_a_kernel_without_descriptors_has_one_table() -> None:
     assert rules[-1].limits == (ANY, ANY, ANY)
 
 
+@pytest.mark.slow
 def test_a_measurement_says_something_of_shapes_nearby() -> None:
     """One tile is twice as fast as the model thinks, at one shape; next to it too."""
     plan = untuned()["linear_bf16"]
@@ -479,6 +480,7 @@ def test_what_is_tuned_is_written_and_built(home: Path) -> None:
     assert f'Tile("{rule.tile.schedule}"' in table
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_goes_on_where_it_stopped(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -511,6 +513,7 @@ def test_a_file_without_rules_yet_changes_no_table(
     assert before.endswith("Timed on NVIDIA H200 for sm_90, else chosen by the model.")
 
 
+@pytest.mark.slow
 def test_a_second_run_measures_nothing_and_a_fresh_one_all(home: Path) -> None:
     tune()
     before = FILE.read_text()
@@ -532,6 +535,7 @@ def test_a_fresh_run_keeps_the_shapes_that_it_was_not_asked_for(home: Path) -> N
     assert len(tuning_file.read(FILE).kernels["one"].times) == 2
 
 
+@pytest.mark.slow
 def test_more_shapes_are_added_to_those_known(home: Path) -> None:
     tune()
     Path("shapes.yaml").write_text("one: [4096x4096x4096]\n")
@@ -584,6 +588,7 @@ def test_a_shape_at_which_nothing_could_be_timed_breaks_nothing(
     assert main(["build", "spec.yaml"]) == 0
 
 
+@pytest.mark.slow
 def test_it_says_beforehand_how_much_there_is_to_time(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

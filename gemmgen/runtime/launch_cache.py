@@ -31,13 +31,11 @@ from .support import (
     Bounded,
     current_device,
     has_override,
-    in_autocast,
-    in_mode,
-    in_transform,
     intercepted,
     must_dispatch,
     profiling,
     tracing,
+    watching,
 )
 from .table import RECORD
 
@@ -183,7 +181,7 @@ class LaunchCache:
             key, addresses = call_key(inputs, out)
         except (AttributeError, OverflowError, RuntimeError, TypeError):
             key = ()  # not plain tensors: the launcher says what is wrong
-        if tracked and (not key or in_mode() or in_autocast() or in_transform()):
+        if tracked and (not key or watching()):
             return self.dispatch(tracked, inputs, out)
         if not key:
             return self.launcher(*inputs, out=out)
@@ -202,7 +200,7 @@ class LaunchCache:
         family, addresses = recent.found(inputs, differentiated=True)
         if family is None or family.device != current_device() or hooked():
             return None
-        if in_mode() or in_autocast() or in_transform():
+        if watching():
             return None
         repeat = family.repeats.get(family.leading(inputs))
         return repeat and (lambda *_: repeat(addresses))

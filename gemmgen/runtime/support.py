@@ -21,6 +21,7 @@ has_override = torch.overrides.has_torch_function
 in_mode = torch._C._len_torch_dispatch_stack
 in_autocast = torch._C._is_any_autocast_enabled
 in_transform = torch._C._are_functorch_transforms_active
+in_trace = torch._C._is_tracing  # of torch.jit
 profiling = getattr(torch.autograd, "_profiler_enabled", bool)
 tracing = torch.compiler.is_dynamo_compiling
 # `DUAL._current_level` is the level of forward derivatives, -1 outside of any.
@@ -84,14 +85,17 @@ def must_dispatch(arguments: Sequence[Any]) -> bool:
 def intercepted(arguments: Sequence[Any]) -> bool:
     """Return whether torch has to see a call, whatever gradients it needs.
 
-    It has to under a mode, autocast, torch.func and forward derivatives, and with a
-    subclass of Tensor.
+    It has to where torch is `watching`, under forward derivatives, and with a subclass
+    of Tensor.
     """
-    if has_override(arguments) or DUAL._current_level >= 0:
-        return True
-    if in_mode() or in_autocast() or in_transform():
+    if has_override(arguments) or DUAL._current_level >= 0 or watching():
         return True
     return any(is_wrapped(one) for one in arguments if isinstance(one, torch.Tensor))
+
+
+def watching() -> bool:
+    """Return whether a mode, autocast, torch.func or torch.jit's trace is on."""
+    return bool(in_mode() or in_autocast() or in_transform() or in_trace())
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
