@@ -419,7 +419,7 @@ def test_hooks_are_those_that_the_page_names() -> None:
 GIT = ["git", "-c", "user.name=one", "-c", "user.email=one@example.com"]
 
 
-@pytest.mark.parametrize("index", all_but({1}, [0, 1]), ids=["build", "check"])
+@pytest.mark.parametrize("index", all_but({0}, [0, 1]), ids=["build", "check"])
 def test_a_hook_fails_until_git_knows_the_kernels(index: int, tmp_path: Path) -> None:
     """pre-commit itself sees no file that is untracked."""
     hook = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())[index]

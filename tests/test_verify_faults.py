@@ -305,6 +305,7 @@ def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HangClock:
     return clock
 
 
+@pytest.mark.slow
 def test_a_kernel_that_hangs_is_ended(
     tmp_path: Path, clock: HangClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
