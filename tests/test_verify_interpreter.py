@@ -142,11 +142,13 @@ class Played:
         self.now = part
         self.workspace.stores(self.places(part))
 
-    def counts_it(self, part: int, order: str = "ACQUIRE_RELEASE") -> None:
+    def counts_it(
+        self, part: int, order: str = "ACQUIRE_RELEASE", scope: str = "GPU"
+    ) -> None:
         """It passes a barrier, and counts."""
         self.now = part
         self.workspace.waits()
-        self.workspace.counts_with(order)
+        self.workspace.counts_with(order, scope)
 
 
 def test_parts_of_k_are_read_once_all_are_counted() -> None:
@@ -165,19 +167,20 @@ def test_parts_of_k_are_read_once_all_are_counted() -> None:
 def test_a_part_of_k_that_may_not_be_there_is_not_read() -> None:
     played = Played()
     played.keeps(1)
-    played.workspace.counts_with("ACQUIRE_RELEASE")  # before a barrier
+    played.workspace.counts_with("ACQUIRE_RELEASE", "GPU")  # before a barrier
     played.keeps(0)
     played.counts_it(0)
     played.workspace.loads(played.places(0))
     with pytest.raises(Unclean, match="may not be there yet"):
         played.workspace.loads(played.places(1))
-    relaxed = Played()
-    relaxed.keeps(1)
-    relaxed.counts_it(1, "RELAXED")
-    relaxed.keeps(0)
-    relaxed.counts_it(0)
-    with pytest.raises(Unclean, match="may not be there yet"):
-        relaxed.workspace.loads(relaxed.places(1))
+    for weaker in (("RELAXED", "GPU"), ("RELEASE", "GPU"), ("ACQUIRE_RELEASE", "CTA")):
+        weak = Played()
+        weak.keeps(1)
+        weak.counts_it(1, *weaker)
+        weak.keeps(0)
+        weak.counts_it(0)
+        with pytest.raises(Unclean, match="may not be there yet"):
+            weak.workspace.loads(weak.places(1))
     ahead = Played()
     ahead.keeps(1)
     ahead.counts_it(1)

@@ -36,6 +36,7 @@ def check_operator(
         _called,
         _cut,
         _told,
+        _given,
         _without_memory,
         _derivatives,
         _mapped,
@@ -113,6 +114,29 @@ def _told(one: Entered) -> None:
         one.launcher(*one.inputs)
     if counter.get_total_flops() != one.flops:
         raise Wrong(f"{counter.get_total_flops()} operations, not {one.flops}")
+
+
+def _given(one: Entered) -> None:
+    """Under a mode too, what cannot be `out` is refused, and what must learn."""
+    for position, want in enumerate(one.wanted):
+        name = f"out[{position}]" if len(one.wanted) > 1 else "out"
+        learned = want.clone().requires_grad_() * 1  # which torch would copy into
+        flaws = ("int32", want.int()), ("shape", want[:1]), ("gradient", learned)
+        for what, wrong in flaws:
+            out = [torch.zeros_like(other) for other in one.wanted]
+            out[position] = wrong
+            one.refused(what, name, lambda out=out: _into(one, one.inputs, out))  # type: ignore[misc]
+    place, name, given = next(one.tensors())
+    learning = one.with_other(place, given.detach().requires_grad_())
+    out = [torch.zeros_like(other) for other in one.wanted]
+    who = "an input" if one.grad else name
+    one.refused("gradient into out", who, lambda: _into(one, learning, out))
+
+
+def _into(one: Entered, inputs: Sequence[Any], out: Sequence[Tensor]) -> None:
+    """A call into given results that a mode is told of."""
+    with _Told():
+        one.launcher(*inputs, out=out if len(out) > 1 else out[0])
 
 
 def _without_memory(one: Entered) -> None:

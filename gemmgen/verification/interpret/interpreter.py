@@ -225,7 +225,7 @@ def _checked_atomic(update: Any) -> Any:
     ) -> Any:
         _check("atomic", pointers, mask)
         if _State.workspace is not None:
-            _State.workspace.counts_with(sem.name)
+            _State.workspace.counts_with(sem.name, scope.name)
         return update(self, kind, pointers, value, mask, sem, scope)
 
     return checked

@@ -23,7 +23,9 @@ def split_k_faults(sums: Iterable[str]) -> Iterator[tuple[str, Edit]]:
     yield "count compared with one less", _earlier
     yield "no part reduces", _compared(ast.Lt())
     yield "every part reduces", _compared(ast.GtE())
-    yield "atomic relaxed", _relaxed
+    yield "atomic relaxed", _passed("sem='acq_rel'", "relaxed")
+    yield "atomic released only", _passed("sem='acq_rel'", "release")
+    yield "atomic of one SM", _passed("scope='gpu'", "cta")
 
 
 def _statement(text: str) -> Edit:
@@ -115,7 +117,12 @@ def _counted_first(node: ast.AST) -> ast.AST | None:
     return new
 
 
-def _relaxed(node: ast.AST) -> ast.AST | None:
-    if isinstance(node, ast.keyword) and ast.unparse(node) == "sem='acq_rel'":
-        return ast.keyword("sem", ast.Constant("relaxed"))
-    return None
+def _passed(old: str, new: str) -> Edit:
+    """Another value for what is passed by name."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if isinstance(node, ast.keyword) and ast.unparse(node) == old:
+            return ast.keyword(node.arg, ast.Constant(new))
+        return None
+
+    return edit

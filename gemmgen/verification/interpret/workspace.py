@@ -2,7 +2,8 @@
 
 A part may be read by warps that know it to be there: all threads that kept it have
 passed a barrier before one counted it with release, and the reader has counted too,
-with acquire. In whatever order programs happened to run, all else is a race.
+with acquire, both seen by the whole GPU. In whatever order programs happened to run,
+all else is a race.
 """
 
 from collections.abc import Callable
@@ -19,6 +20,8 @@ _UNKEPT, _STORED, _SETTLED, _COUNTED = range(4)
 """What is known of an element: a barrier follows the store, then a count."""
 _ORDERED = "ACQUIRE_RELEASE"
 """The order of an atomic that counts what was kept and lets others' be read."""
+_SHARED = ("GPU", "SYSTEM")
+"""The scopes of an atomic that programs of other SMs see in that order."""
 
 
 @dataclass
@@ -66,11 +69,11 @@ class Workspace:
         mine.settled += mine.stored
         mine.stored = []
 
-    def counts_with(self, order: str) -> None:
+    def counts_with(self, order: str, scope: str) -> None:
         """Note an atomic; released, what has settled may be read by who counts next."""
         orders.meet()
         mine = self.mine
-        if order == _ORDERED:
+        if order == _ORDERED and scope in _SHARED:
             for places in mine.settled:
                 self.known[places] = _COUNTED
             mine.settled = []
