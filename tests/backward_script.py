@@ -13,6 +13,7 @@ from torch.autograd import gradcheck
 
 from gemmgen.render.parts import file_of
 from gemmgen.select.plan import Plan, load
+from gemmgen.tables.operations import OPERATIONS
 from gemmgen.verification.basics.failure import Fault
 from gemmgen.verification.basics.profiles import PROFILES
 from gemmgen.verification.example import subject
@@ -20,13 +21,18 @@ from gemmgen.verification.interpret import interpreter
 from gemmgen.verification.run.trial import Trial
 
 M, N, K = 3, 5, 4
-SIZES = {"m": M, "n": N, "k": K}
+SIZES = {"m": (M,), "n": (N,), "k": (K,)}
+LEADING = SIZES | {"m": (1, M)}
 
 
 def arguments(plan: Plan) -> list[torch.Tensor | float]:
-    """Arguments of a small call, all of which learn."""
+    """Arguments of a small call that learn, with rows of two axes where they may be."""
     torch.manual_seed(0)
-    shapes = {one.name: [SIZES[axis] for axis in one.axes] for one in plan.inputs}
+    sizes = LEADING if OPERATIONS[plan.op].leading else SIZES
+    shapes = {
+        one.name: [size for axis in one.axes for size in sizes[axis]]
+        for one in plan.inputs
+    }
     return [
         (
             torch.randn(shapes[name], dtype=torch.float64, requires_grad=True)

@@ -15,6 +15,7 @@ ONE = HEAD % "bf16" + "  - {name: up, op: linear, epilogue: 'gelu(acc + bias[n])
 EXACT = HEAD % "fp64" + """\
   - {name: plain, op: linear}
   - {name: biased, op: linear, epilogue: "acc + bias[n]"}
+  - {name: shifted, op: linear, epilogue: "acc + shift[m]"}
   - {name: up, op: linear, epilogue: "gelu(acc + bias[n])"}
   - {name: rectified, op: linear, epilogue: "relu(acc + bias[n]) + r[m, n]"}
   - {name: scaled, op: linear, epilogue: "r[m, n] + silu(acc * s[m] * t[n])"}

@@ -863,6 +863,11 @@ GOOD = torch.zeros(64, 64)
 BAD = torch.zeros(64, 63)
 
 
+def test_a_table_that_is_gone_lends_another_none_of_its_rows() -> None:
+    for m in range(16, 1616, 16):  # each may lie where the one before it did
+        assert table_.running([tile(m=m)], 90, 2**18) == [tile(m=m)]
+
+
 @pytest.mark.parametrize(
     ("sizes", "sm", "matrix", "row"),
     [

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from gemmgen.problem.tensors import Result
 from gemmgen.select.plan import Plan
+from gemmgen.tables.operations import OPERATIONS
 from gemmgen.verification.cases.cases import Case, numbers
 from gemmgen.verification.cases.views import VIEWS, framed_input
 from gemmgen.verification.example import subject
@@ -69,12 +70,15 @@ def small_passes(module: ModuleType, on_gpu: bool) -> Iterator[None]:
 def backward_cases(plan: Plan) -> Iterator[Case]:
     """Cases that are always tried: several tiles each way, every view of all inputs.
 
-    And every form of a gradient that is given, which the seed decides.
+    And every form of a gradient that is given, which the seed decides; rows of one axis
+    and, where they may be, of several.
     """
+    rows = [(53,), (3, 19)] if OPERATIONS[plan.op].leading else [(53,)]
     floats = (0.75,) * len(numbers(plan))
-    for seed, view in zip(range(len(_FORMS)), cycle(VIEWS), strict=False):
+    each = zip(range(len(_FORMS)), cycle(VIEWS), cycle(rows), strict=False)
+    for seed, view, sizes in each:
         views = (view,) * len(plan.inputs)
-        yield Case((53,), 71, 19, "normal", views, floats, seed)
+        yield Case(sizes, 71, 19, "normal", views, floats, seed)
 
 
 def run_backward(plan: Plan, launcher: Any, case: Case, device: torch.device) -> float:

@@ -25,7 +25,7 @@ _TIMES = 4
 
 def comparisons(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     """Everything that is tried, by name."""
-    for one in _glances, _doubts:
+    for one in _glances, _glances_at_latest, _doubts:
         yield str(one.__doc__), partial(one, bench)
 
 
@@ -38,11 +38,28 @@ def _glances(bench: Bench) -> None:
         for _ in range(_TIMES):
             for facts in every:
                 bench.check(facts, bench.call(facts), [])
-        with _looking(bench) as looked:
-            for facts in every:
-                bench.check(facts, bench.call(facts), [])
-                if looked:
-                    raise Wrong(f"what is known is looked at once more\n{facts}")
+        _known(bench, every)
+
+
+def _glances_at_latest(bench: Bench) -> None:
+    """Of more signatures than are compared, those that came last are."""
+    if not direct(bench) or numbers(bench.plan):
+        return
+    most = subject.runtime(bench.module, "families").MOST_RECENT
+    bench.renew()
+    every = [replace(bench.usual, n=16 * count) for count in range(1, most + 3)]
+    for facts in (*every * 2, *every[-2:] * _TIMES):
+        bench.check(facts, bench.call(facts), [])
+    _known(bench, every[-2:])
+
+
+def _known(bench: Bench, every: Sequence[Facts]) -> None:
+    """Raise `Wrong` for a call that is looked at in Python."""
+    with _looking(bench) as looked:
+        for facts in every:
+            bench.check(facts, bench.call(facts), [])
+            if looked:
+                raise Wrong(f"what is known is looked at once more\n{facts}")
 
 
 def _alike(bench: Bench) -> Iterator[Sequence[Facts]]:

@@ -15,6 +15,9 @@ from gemmgen.verification.launches.habits import direct
 from gemmgen.verification.stand_in.driver import Launched
 from gemmgen.verification.stand_in.turns import in_turns
 
+_GROUP = 4
+"""Warps of a group, which multiplies a slice of a tile."""
+
 
 def mishaps(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     """Everything that is tried, by name."""
@@ -224,7 +227,10 @@ def _refuses_other_memory(bench: Bench) -> None:
 
 
 def _makes_room(bench: Bench) -> None:
-    """There is a workspace for many tiles, also after one for few or for large ones."""
+    """There is a workspace for many tiles, also after one for few or for large ones.
+
+    And where groups of warps share a tile, each with a counter.
+    """
     bench.renew()
     for rows, n in ((64, 64), (4096, 4096), (64, 64), (4096, 4096)):
         facts = replace(bench.usual, rows=(rows,), n=n)
@@ -236,6 +242,14 @@ def _makes_room(bench: Bench) -> None:
             facts = replace(bench.usual, rows=(n,), n=n)
             with bench.only(tile):
                 bench.check(facts, bench.call(facts), [])
+    tiles = [
+        one for one in getattr(bench.module, "TILES", ())
+        if one.schedule == bench.plan.specialized and one.warps > _GROUP
+    ]  # fmt: skip
+    for row in tiles[:1]:
+        facts = replace(bench.usual, rows=(32 * row.m,), n=32 * row.n)
+        with bench.only(row._replace(split_k=2)):
+            bench.check(facts, bench.call(facts), [])
 
 
 def _needs_room(bench: Bench) -> None:

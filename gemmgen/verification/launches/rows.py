@@ -180,12 +180,9 @@ def _tells_one(bench: Bench) -> None:
 def _tells_far(bench: Bench) -> None:
     """Offsets that grow with the rows take 32 bits up to the last that does."""
     plan = bench.plan
-    matrices = [
-        plan.contraction.lhs.name,
-        *(one.name for one in plan.operands if one.is_matrix),
-    ]
+    others = [one.name for one in plan.operands if one.is_matrix]
     usual = replace(bench.usual, n=16, k=16)
-    for name in matrices:
+    for name in (plan.contraction.lhs.name, *others):
         for step in (2**30 - 8, 2**30 - 7, 0):
             for counts in ((2, 3, 4, 2, 3), (4, 2, 3)):
                 bench.renew()
@@ -195,6 +192,7 @@ def _tells_far(bench: Bench) -> None:
     for n, k, few in (
         (2**30, 16, (2, 3, 2)),
         (2**30 + 1, 16, (2, 3, 2)),
+        (2**15 + 1, 16, (2**16 - 16, 2**16, 2**16 - 16)),  # of results alone
         (1, 1, (2, 2**31 - 1, 2**31)),
     ):
         bench.renew()
