@@ -85,7 +85,8 @@ class Operator(Entry):
         if several_asked:
             Checks(self.kernel).several("out", out, len(results))
         targets = tuple(out) if several_asked else (out,)
-        for at, (one, target) in enumerate(zip(results, targets, strict=True)):
+        pairs = list(zip(results, targets, strict=True))
+        for at, (one, target) in enumerate(pairs):
             name = f"out[{at}]" if several_asked else "out"
             if target.dtype != one.dtype or not fits(target.shape, tuple(one.shape)):
                 what = "have the result's shape and dtype"  # no sizes, while traced
@@ -93,6 +94,7 @@ class Operator(Entry):
             check_gradient(self.kernel, name, target)
             if one.requires_grad:
                 refuse_out(self.kernel, "an input")
+        for one, target in pairs:  # none before all have been looked at
             target.copy_(one)
         return targets if several_asked else out
 

@@ -126,6 +126,8 @@ def _given(one: Entered) -> None:
             out = [torch.zeros_like(other) for other in one.wanted]
             out[position] = wrong
             one.refused(what, name, lambda out=out: _into(one, one.inputs, out))  # type: ignore[misc]
+            if any(bool(other.any()) for at, other in enumerate(out) if at != position):
+                raise Wrong(f"{what} of {name} is refused after another was written")
     place, name, given = next(one.tensors())
     learning = one.with_other(place, given.detach().requires_grad_())
     out = [torch.zeros_like(other) for other in one.wanted]
