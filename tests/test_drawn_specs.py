@@ -18,10 +18,11 @@ from hypothesis import HealthCheck, given, settings
 from gemmgen.base.errors import SpecErrors
 from gemmgen.output import builder
 from tests.drawn_specs import specs
+from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent
 LOCATED = re.compile(r"[^\n]*spec\.yaml:\d+:\d+: [^\n]+")
-EXAMPLES = int(os.environ.get("DRAWN_SPECS", "30"))
+FEW, EXAMPLES = 30, int(os.environ.get("DRAWN_SPECS", "60"))
 
 
 @pytest.fixture(scope="module")
@@ -44,13 +45,16 @@ def interpreted() -> Iterator[subprocess.Popen[str]]:
 folders = itertools.count()
 
 
+@pytest.mark.parametrize("examples", all_but({FEW}, [FEW, EXAMPLES]))
 def test_a_spec_is_a_located_error_or_a_kernel_that_runs(
-    interpreted: subprocess.Popen[str], tmp_path_factory: pytest.TempPathFactory
+    examples: int,
+    interpreted: subprocess.Popen[str],
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     outcomes: list[bool] = []
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         deadline=None,
         database=None,
         derandomize="DRAWN_SPECS" not in os.environ,
@@ -78,4 +82,4 @@ def test_a_spec_is_a_located_error_or_a_kernel_that_runs(
     holds()
     # About a third are; how many exactly depends on what else was imported, whose
     # constants Hypothesis draws.
-    assert sum(outcomes) >= EXAMPLES // 12
+    assert sum(outcomes) >= examples // 12

@@ -653,8 +653,9 @@ def test_what_gradients_are_asked_of_is_repeated_too(own: bool) -> None:
     assert told in ([], ["in full"])
 
 
+@pytest.mark.filterwarnings("ignore:.*torch.jit.trace")
 @pytest.mark.parametrize(
-    "how", ["mode", "autocast", "vmap", "unaligned", "hook", "device"]
+    "how", ["mode", "autocast", "vmap", "trace", "unaligned", "hook", "device"]
 )
 def test_what_is_repeated_for_gradients_is_seen_where_it_must_be(
     how: str, monkeypatch: pytest.MonkeyPatch
@@ -672,6 +673,8 @@ def test_what_is_repeated_for_gradients_is_seen_where_it_must_be(
             call(a, b)
     elif how == "vmap":
         torch.vmap(lambda _: call(a, b), out_dims=None)(torch.ones(2))
+    elif how == "trace":
+        torch.jit.trace(lambda one: call(one, b), (a,), check_trace=False)
     elif how == "unaligned":
         shifted = noted(torch.randn(21)[1:].view(4, 5))
         assert right(call, shifted, b) == "launched"

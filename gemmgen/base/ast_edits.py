@@ -34,3 +34,14 @@ def with_keyword(call: ast.Call, name: str, value: ast.expr | None) -> ast.Call:
 def expression(text: str) -> ast.expr:
     """Source text as a node."""
     return ast.parse(text, mode="eval").body
+
+
+def passed_as(name: str, old: str, value: str) -> Edit:
+    """Another value for what is passed by name."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        if isinstance(node, ast.keyword) and ast.unparse(node) == f"{name}={old}":
+            return ast.keyword(name, expression(value))
+        return None
+
+    return edit

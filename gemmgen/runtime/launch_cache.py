@@ -173,6 +173,8 @@ class LaunchCache:
 
     def look_up(self, inputs: Sequence[Any], out: Any, tracked: Any) -> Any:
         """Make a call of no recent family; `tracked` is the launcher or False."""
+        if tracked and watching():  # a trace breaks where a parameter's shape is read
+            return self.dispatch(tracked, inputs, out)
         with_grad = tracked and out is None and torch.is_grad_enabled()
         gradient = self.gradient if with_grad else None
         if gradient and (again := self.gradient_repeat(gradient.forward, inputs)):
@@ -181,9 +183,9 @@ class LaunchCache:
             key, addresses = call_key(inputs, out)
         except (AttributeError, OverflowError, RuntimeError, TypeError):
             key = ()  # not plain tensors: the launcher says what is wrong
-        if tracked and (not key or watching()):
-            return self.dispatch(tracked, inputs, out)
         if not key:
+            if tracked:
+                return self.dispatch(tracked, inputs, out)
             return self.launcher(*inputs, out=out)
         if out is None:
             return self.call_new(key, addresses, inputs)
@@ -199,8 +201,6 @@ class LaunchCache:
         recent = forward.cache.recent if forward else self.recent
         family, addresses = recent.found(inputs, differentiated=True)
         if family is None or family.device != current_device() or hooked():
-            return None
-        if watching():
             return None
         repeat = family.repeats.get(family.leading(inputs))
         return repeat and (lambda *_: repeat(addresses))

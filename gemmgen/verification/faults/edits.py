@@ -67,17 +67,6 @@ def counted(form: str) -> Edit:
     return edit
 
 
-def passed_as(name: str, old: str, value: str) -> Edit:
-    """Another value for what is passed by name."""
-
-    def edit(node: ast.AST) -> ast.AST | None:
-        if isinstance(node, ast.keyword) and ast.unparse(node) == f"{name}={old}":
-            return ast.keyword(name, expression(value))
-        return None
-
-    return edit
-
-
 def replaced(old: str, new: str) -> Edit:
     """An expression of this text that is read, replaced."""
 

@@ -6,10 +6,9 @@ Each is an edit of one node, as in `faults`; texts are those of what kernels sha
 import ast
 from collections.abc import Iterator
 
-from gemmgen.base.ast_edits import Edit, call_of, expression
+from gemmgen.base.ast_edits import Edit, call_of, expression, passed_as
 from gemmgen.verification.faults.edits import (
     changed,
-    passed_as,
     replaced,
     without_term,
 )

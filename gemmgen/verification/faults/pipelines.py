@@ -5,7 +5,7 @@ Each is an edit of one node, as in `faults`; texts are those of what kernels sha
 
 from collections.abc import Iterator
 
-from gemmgen.base.ast_edits import Edit
+from gemmgen.base.ast_edits import Edit, passed_as
 from gemmgen.verification.faults.edits import (
     ARRIVE,
     COPIES,
@@ -25,7 +25,6 @@ from gemmgen.verification.faults.edits import (
     other_barrier,
     other_block,
     otherwise,
-    passed_as,
     replaced,
     same_k,
     shortened,

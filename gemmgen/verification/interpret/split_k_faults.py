@@ -4,7 +4,7 @@ import ast
 import copy
 from collections.abc import Iterable, Iterator
 
-from gemmgen.base.ast_edits import Edit
+from gemmgen.base.ast_edits import Edit, passed_as
 
 
 def split_k_faults(sums: Iterable[str]) -> Iterator[tuple[str, Edit]]:
@@ -23,9 +23,9 @@ def split_k_faults(sums: Iterable[str]) -> Iterator[tuple[str, Edit]]:
     yield "count compared with one less", _earlier
     yield "no part reduces", _compared(ast.Lt())
     yield "every part reduces", _compared(ast.GtE())
-    yield "atomic relaxed", _passed("sem='acq_rel'", "relaxed")
-    yield "atomic released only", _passed("sem='acq_rel'", "release")
-    yield "atomic of one SM", _passed("scope='gpu'", "cta")
+    yield "atomic relaxed", passed_as("sem", "'acq_rel'", "'relaxed'")
+    yield "atomic released only", passed_as("sem", "'acq_rel'", "'release'")
+    yield "atomic of one SM", passed_as("scope", "'gpu'", "'cta'")
 
 
 def _statement(text: str) -> Edit:
@@ -115,14 +115,3 @@ def _counted_first(node: ast.AST) -> ast.AST | None:
     kept = getattr(new, name)[:-1]
     setattr(new, name, [counted, *kept, ast.Return(ast.Name("last", ast.Load()))])
     return new
-
-
-def _passed(old: str, new: str) -> Edit:
-    """Another value for what is passed by name."""
-
-    def edit(node: ast.AST) -> ast.AST | None:
-        if isinstance(node, ast.keyword) and ast.unparse(node) == old:
-            return ast.keyword(node.arg, ast.Constant(new))
-        return None
-
-    return edit

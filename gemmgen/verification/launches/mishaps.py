@@ -15,9 +15,6 @@ from gemmgen.verification.launches.habits import direct
 from gemmgen.verification.stand_in.driver import Launched
 from gemmgen.verification.stand_in.turns import in_turns
 
-_GROUP = 4
-"""Warps of a group, which multiplies a slice of a tile."""
-
 
 def mishaps(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     """Everything that is tried, by name."""
@@ -244,7 +241,7 @@ def _makes_room(bench: Bench) -> None:
                 bench.check(facts, bench.call(facts), [])
     tiles = [
         one for one in getattr(bench.module, "TILES", ())
-        if one.schedule == bench.plan.specialized and one.warps > _GROUP
+        if one.schedule == bench.plan.specialized and one.warpgroups > 1
     ]  # fmt: skip
     for row in tiles[:1]:
         facts = replace(bench.usual, rows=(32 * row.m,), n=32 * row.n)
