@@ -23,6 +23,7 @@ from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.parse import parse
 from gemmgen.spec.shapes import Layer
 from gemmgen.tables.functions import OPS
+from gemmgen.verification.basics.part import WHOLE, Part
 from gemmgen.verification.run.process import Subject
 
 _SPEC = """
@@ -245,11 +246,15 @@ def _files(plan: Plan) -> Mapping[str, str]:
 
 
 def written(
-    folder: Path, plan: Plan, changed: Mapping[str, str], file: str | None = None
+    folder: Path,
+    plan: Plan,
+    changed: Mapping[str, str],
+    part: Part = WHOLE,
+    file: str | None = None,
 ) -> Subject:
     """A kernel in a folder of its own, with the text of some shared modules changed.
 
-    With a `file`, only the tiles of its schedules are tried.
+    Of its steps a `part` is tried; with a `file`, only the tiles of its schedules.
     """
     alone.write(folder, {**alone.shared_texts(), **_files(plan), **changed})
-    return Subject(plan, folder / file_of(plan), file=file)
+    return Subject(plan, folder / file_of(plan), part=part, file=file)
