@@ -23,6 +23,7 @@ from gemmgen.verification.launches.habits import habits
 from gemmgen.verification.launches.kernels import kernels
 from gemmgen.verification.launches.machine import each_alone, machine
 from gemmgen.verification.launches.mishaps import mishaps
+from gemmgen.verification.launches.passes import passes
 from gemmgen.verification.launches.places import places
 from gemmgen.verification.launches.rows import rows
 from gemmgen.verification.stand_in.driver import Driver
@@ -67,7 +68,7 @@ def _steps(
     bench: Bench, profile: Profile, number: int
 ) -> Iterator[tuple[str, Callable[[], object]]]:
     """What is tried, by name."""
-    for tried in (habits, kernels, rows, comparisons, mishaps, places):
+    for tried in (habits, kernels, rows, comparisons, mishaps, places, passes):
         yield from tried(bench)
     first = (number + crc32(bench.plan.name.encode())) % profile.every
     yield from islice(each_alone(bench), first, None, profile.every)

@@ -178,8 +178,17 @@ kernels:
     grad: true
     grad_accumulate: true
     module: true
+  - name: twofold
+    op: linear
+    dtype: bf16
+    tiles: {m: 32, n: 32, k: 32}
+    epilogue: |
+      pre = 2 * acc
+      out = gelu(pre)
+    outputs: {out: bf16, pre: fp32}
+    grad: true
 """
-"""A kernel with a backward, which uses all that such kernels share."""
+"""Kernels with a backward: of all that such share, and of two results."""
 
 _CALLING = """
 gemmgen: 1
@@ -197,12 +206,13 @@ def trial_plans() -> tuple[Plan, ...]:
     first, *others = (
         plan for text in texts for plan in plans(parse(text.encode(), "self-test"))
     )
-    return first, *costed, *others, _trained()[0]
+    learning = (one for one in _trained() if one.folder == one.name)
+    return first, *costed, *others, *learning
 
 
 @cache
 def _trained() -> tuple[Plan, ...]:
-    """The kernel with a backward, then those of its backward."""
+    """Each kernel with a backward, then those of its backward."""
     return plans(parse(_TRAINED.encode(), "self-test"))
 
 
@@ -238,7 +248,7 @@ def _caller_of(function: str) -> Plan:
 @cache
 def _files(plan: Plan) -> Mapping[str, str]:
     """The package, a kernel and, where it has one, its backward's kernels."""
-    parts = _trained()[1:] if plan.grad else ()
+    parts = [one for one in _trained() if one.folder.startswith(f"{plan.name}/")]
     made = {PACKAGE: render.package([plan.name], [plan.name] * plan.module)}
     for one in (plan, *parts):
         made |= render.files(one, "self-test")

@@ -59,8 +59,8 @@ class Trial:
     """One kernel on one device, and what was found so far.
 
     `beat` is told every example before it runs, so that a crash has a name. Of all
-    steps a `part` is done. With a `file`, only the tiles of its schedules are tried. `ran` and `largest` are the
-    schedules that have run and the largest M, N and K.
+    steps a `part` is done. With a `file`, only the tiles of its schedules are tried.
+    `ran` and `largest` are the schedules that have run and the largest M, N and K.
     """
 
     plan: Plan
