@@ -7,7 +7,6 @@ in its own way. And the text of its derivative's kernel.
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 
 from gemmgen.base.names import WIDTH, grouped
 from gemmgen.epilogue.checked import AXES
@@ -21,8 +20,8 @@ from gemmgen.epilogue.expression import (
     walk,
 )
 from gemmgen.epilogue.gradient import gradient_name
-from gemmgen.problem.backward import Backward
 from gemmgen.problem.tensors import Operand
+from gemmgen.render.backward_text import GradientText
 from gemmgen.render.parts import EPILOGUE, GRAD_EPILOGUE, shared
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
@@ -76,39 +75,6 @@ class EpilogueText:
         return ", ".join(
             f"{one.name}.to(tl.{DTYPES[one.dtype].triton})" for one in self.plan.results
         )
-
-
-@dataclass(frozen=True)
-class GradientText:
-    """What the texts of a backward have in common."""
-
-    plan: Plan
-
-    @cached_property
-    def backward(self) -> Backward:
-        """What is computed."""
-        assert self.plan.backward is not None
-        return self.plan.backward
-
-    @cached_property
-    def values(self) -> dict[str, Operand]:
-        """Each operand, and each value or gradient that lies in memory, as one."""
-        plan, own = self.plan, {one.name: one for one in self.plan.operands}
-        kinds = {one.name: one.dtype for one in plan.results} | self.backward.incoming
-        if self.backward.kept:
-            kinds[self.backward.kept] = plan.out
-        return own | {
-            name: Operand(name, ("m", "n"), dtype, plan.accumulator)
-            for name, dtype in kinds.items()
-        }
-
-    def dtype_of(self, name: str) -> str:
-        """That of the gradient of an operand, or of the sum."""
-        return self.values[name].dtype if name in self.values else self.plan.dtype
-
-    def axes_of(self, name: str) -> tuple[str, ...]:
-        """The axes of an operand, or of the sum."""
-        return self.values[name].axes if name in self.values else ("m", "n")
 
 
 class GradEpilogueText(GradientText):
