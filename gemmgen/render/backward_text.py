@@ -164,7 +164,24 @@ class BackwardText(GradientText):
     @property
     def statements(self) -> list[str]:
         """What computes the gradients that are needed."""
-        return [*self._pass(), *self._products(), *self._given(), *self._shapes()]
+        return [
+            *self._without(),
+            *self._pass(),
+            *self._products(),
+            *self._given(),
+            *self._shapes(),
+        ]
+
+    def _without(self) -> Iterator[str]:
+        """No gradient of what is in no result that has one."""
+        back, needs = self.backward, dict[tuple[str, ...], list[str]]()
+        for name, made in zip(self.inputs, self.returned, strict=True):
+            sources = back.sources(name) if made != "None" else ()
+            if 0 < len(sources) < len(back.incoming):
+                needs.setdefault(sources, []).append(f"needs_{name}")
+        for sources, found in needs.items():
+            yield f"if {' and '.join(f'{one} is None' for one in sources)}:"
+            yield f"    {' = '.join(found)} = False"
 
     def _pass(self) -> Iterator[str]:
         back = self.backward

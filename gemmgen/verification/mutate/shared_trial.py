@@ -173,12 +173,18 @@ kernels:
     op: linear
     dtype: fp32
     tiles: {m: 32, n: 32, k: 32}
-    epilogue: alpha[] * gelu(acc + bias[n]) * scale[m] + residual[m, n]
+    epilogue: |
+      out = alpha[] * gelu(acc + bias[n]) * scale[m] + residual[m, n]
+      gated = out * gate[m, n]
+    outputs: [out, gated]
     grad: true
     grad_accumulate: true
     module: true
 """
-"""A kernel with a backward, which uses all that such kernels share."""
+"""A kernel with a backward, which uses all that such kernels share.
+
+Of two results, each of which may have no gradient.
+"""
 
 _CALLING = """
 gemmgen: 1
