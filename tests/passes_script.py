@@ -7,7 +7,8 @@ is not repeated, or where it passes something else than Triton's own entry would
 import importlib
 import itertools
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from gemmgen.verification.stand_in.record import check_assumptions, difference, 
 DRIVER = install()
 SIZES = ((1, 1), (1, 40), (40, 1), (37, 43), (4096, 512), (1 << 16, 1 << 15))
 SOME = [*itertools.product((False, True), repeat=3)][1:]
+SOME_OF_TWO = [*itertools.product((False, True), repeat=2)][1:]
 
 
 def is_trial(launched: Launched) -> bool:
@@ -54,7 +56,43 @@ def launch_of(one: Any, given: Sequence[Any], wanted: Sequence[bool]) -> Launche
         assert (values[f"{name}_ptr"] is not None) == asked, (name, values)
     if wanted[0]:
         assert made[0].data_ptr() == values["grad_acc_ptr"]
+    for name, passed in zip(one.inputs, given, strict=True):
+        if isinstance(passed, Tensor):
+            assert values[f"{name}_ptr"] == passed.data_ptr(), name
+        elif passed is None:
+            assert values[f"{name}_ptr"] is None, name
     return own
+
+
+def repeated(
+    one: Any, new: Callable[[], Sequence[Any]], wanted: Sequence[bool]
+) -> None:
+    """A pass over new inputs is repeated for others, as it is launched for them."""
+    launch_of(one, new(), wanted)
+    given = new()
+    again = launch_of(one, given, wanted)
+    assert not again.through_triton, "not repeated"
+    importlib.import_module("made._runtime.replay").COMPILED.clear()
+    one.replays.clear()
+    afresh = launch_of(one, given, wanted)
+    assert afresh.through_triton
+    difference(again, afresh, list(one.results))
+
+
+def some_gradients(one: Any) -> int:
+    """A pass over the gradients of both results or of one, between such of others."""
+
+    def inputs_of(*some: bool) -> list[Any]:
+        new = (torch.empty(37, 43, device="cuda") for _ in range(4))
+        grads = [next(new) if has else None for has in some]
+        return [*grads, next(new), next(new), torch.empty(43, device="cuda")]
+
+    every = [partial(inputs_of, *some) for some in SOME_OF_TWO]
+    for new in every * 2:
+        launch_of(one, new(), (True, True))
+    for new in every:
+        repeated(one, new, (True, True))
+    return len(every)
 
 
 def inputs(m: int, n: int, grad: Tensor, alpha: float) -> tuple[Any, ...]:
@@ -91,21 +129,13 @@ def main(folder: str) -> None:
     DRIVER.on_launch = do_trials
     sys.path.insert(0, folder)
     one = importlib.import_module("made.scaled.grad_epilogue").GRAD_EPILOGUE
-    replay = importlib.import_module("made._runtime.replay")
-    count = 0
+    two = importlib.import_module("made.two.grad_epilogue").GRAD_EPILOGUE
+    count = some_gradients(two)
     for m, n in SIZES:
         some = SOME if (m, n) == (37, 43) else SOME[-1:]
         each = itertools.product(matrices(m, n), some, (0.5, -2))
         for grad, wanted, alpha in each:
-            launch_of(one, inputs(m, n, grad, alpha), wanted)
-            given = inputs(m, n, grad, alpha)
-            again = launch_of(one, given, wanted)
-            assert not again.through_triton, "not repeated"
-            replay.COMPILED.clear()
-            one.replays.clear()
-            afresh = launch_of(one, given, wanted)
-            assert afresh.through_triton
-            difference(again, afresh, list(one.results))
+            repeated(one, partial(inputs, m, n, grad, alpha), wanted)
             count += 1
     surrounded(one)
     far(one)

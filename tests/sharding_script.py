@@ -211,6 +211,20 @@ def gradients_are_those_that_are_asked_for() -> None:
 
 
 @case
+def any_result_alone_may_have_a_gradient() -> None:
+    """The others have none, not one of zeros that would have to be cut."""
+    for at, placements in itertools.product(range(2), ((R, S0, S0), (S0, R, R))):
+        inputs = [cut(*one) for one in zip(CALLS[both], placements, strict=True)]
+        plain_ones = [one.clone().requires_grad_() for one in CALLS[both]]
+        found, wanted = (
+            torch.autograd.grad(both(*given)[at].sum(), given)
+            for given in (inputs, plain_ones)
+        )
+        for got, want in zip(found, wanted, strict=True):
+            torch.testing.assert_close(whole(got), want, **CLOSE)
+
+
+@case
 def gradients_are_added_to_those_there_are() -> None:
     """In their layout, whatever that of the sum is."""
     _, (_, wanted, _) = flow(up, [one.clone().requires_grad_() for one in CALLS[up]])

@@ -119,3 +119,37 @@ def test_a_fault_is_found(
     assert before in text
     path.write_text(text.replace(before, after))
     assert judged(folder, spec) != ""
+
+
+ALONE = [
+    ("grad_epilogue", "if grad_l_ptr is not None:\n            grad_r +=",
+     "if True:\n            grad_r +=", "the gradient of r at"),
+    ("backward", "if grad_l is None:\n        needs_t = False", "pass",
+     "the gradient of t is made up"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "told"), all_but({ALONE[0]}, ALONE)
+)
+def test_a_result_without_a_gradient_does_not_count_as_zeros(
+    tmp_path: Path, file: str, before: str, after: str, told: str
+) -> None:
+    """Its slope is infinite wherever t is negative; nor has t one of it."""
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(HEAD % "bf16" + """\
+  - name: two
+    op: linear
+    outputs: [h, l]
+    epilogue: |
+      h = gelu(acc) + r[m, n]
+      l = square(r[m, n]) / relu(t[m, n])
+""")
+    builder.build([spec])
+    assert judged(tmp_path / "generated", spec) == ""
+    path = tmp_path / "generated" / "two" / f"{file}.py"
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    found = judged(tmp_path / "generated", spec)
+    assert told in found, found

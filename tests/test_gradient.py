@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 
 from gemmgen.base.errors import Location, SpecErrors
 from gemmgen.epilogue.expression import short_number, spell
-from gemmgen.epilogue.gradient import derivative, stepwise
+from gemmgen.epilogue.gradient import derivative
 from gemmgen.epilogue.parser import compile_epilogue
+from gemmgen.epilogue.steps import stepwise
+from gemmgen.render.render import files
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
 from gemmgen.tables.functions import OPS
@@ -112,8 +114,11 @@ def values(kind: str, shape: tuple[int, ...], seed: int) -> torch.Tensor:
     return torch.randn(shape, generator=random) * scale
 
 
-def judge(one: Plan, kind: str, seed: int) -> None:
-    """Hold the derivative that kernels are made from against autograd's."""
+def judge(one: Plan, kind: str, seed: int, missing: int | None = None) -> None:
+    """Hold the derivative that kernels are made from against autograd's.
+
+    The result of that number has no gradient.
+    """
     from gemmgen.verification.oracle import gradients
 
     acc = exactly(values(kind, SHAPE, seed).double())
@@ -127,6 +132,7 @@ def judge(one: Plan, kind: str, seed: int) -> None:
     grads = {
         own.name: values("normal", SHAPE, seed + 99 + at)
         for at, own in enumerate(one.results)
+        if at != missing
     }
     exact = elementwise(one, acc, operands, grads)
     assert one.backward is not None
@@ -135,6 +141,10 @@ def judge(one: Plan, kind: str, seed: int) -> None:
         for name, value in operands.items()
     }
     made = gradients._bounds(one, one.backward, {**known, "acc": acc}, grads)
+    given = {f"grad_{name}" for name in grads}
+    for name in one.backward.operands:
+        reached = bool(given & {*one.backward.sources(name)})
+        assert reached == (name in exact), f"{name} has a gradient: {reached}"
     for name, want in exact.items():
         found = made[name].value.expand(want.value.shape)
         near = (found - want.value).abs() <= want.error + 1e-12 * want.value.abs()
@@ -190,13 +200,72 @@ def epilogues(draw: st.DrawFn) -> tuple[str, str]:
 
 
 @settings(max_examples=120)
-@given(epilogues(), st.sampled_from(["ties", "normal"]), st.integers(0, 999))
+@given(
+    epilogues(),
+    st.sampled_from(["ties", "normal"]),
+    st.integers(0, 999),
+    st.sampled_from([None, 0, 1]),
+)
 def test_the_derivative_of_any_epilogue_is_torchs(
-    epilogue: tuple[str, str], kind: str, seed: int
+    epilogue: tuple[str, str], kind: str, seed: int, missing: int | None
 ) -> None:
     text, more = epilogue
     try:
         one = plan(text, more)
     except SpecErrors:  # such as 2 / (2 - 2), or exp(2)
         reject()
-    judge(one, kind, seed)
+    judge(one, kind, seed, missing if more else None)
+
+
+def texts(epilogue: str, more: str) -> tuple[str, str]:
+    """The text of a backward, and that of its pass."""
+    made = files(plan(epilogue, more), "s")
+    return made["one/backward.py"], made["one/grad_epilogue.py"]
+
+
+def test_terms_of_a_result_without_a_gradient_are_left_out() -> None:
+    backward, whole = texts(
+        "h = relu(acc) * s[n]; l = log(h) - h / t[n]; q = l * r[m, n]",
+        "    outputs: [h, l, q]\n",
+    )
+    for statement in (
+        """
+        grad_l_total = grad_l
+        if grad_q_ptr is not None:
+            grad_l_total += grad_q * r
+""",
+        """
+        grad_h_total = grad_h
+        if grad_l_ptr is not None or grad_q_ptr is not None:
+            grad_h_total -= grad_l_total / t[None, :]
+            grad_h_total += grad_l_total / h
+""",
+    ):
+        assert statement in whole, whole
+    assert """
+    if grad_l is None and grad_q is None:
+        needs_t = False
+    if grad_q is None:
+        needs_r = False
+""" in backward
+    assert backward.count("is None:") == 2, "x, w and s are in all results"
+
+
+def test_a_sum_without_a_term_that_is_always_there_begins_with_zeros() -> None:
+    _, whole = texts(
+        "h = acc; l = s[n] * r[m, n] + h; q = s[n] / r[m, n]",
+        "    outputs: [h, l, q]\n",
+    )
+    assert """
+        grad_s = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
+        if grad_q_ptr is not None:
+            grad_s += grad_q / r
+        if grad_l_ptr is not None:
+            grad_s += grad_l * r
+""" in whole, whole
+
+
+def test_the_only_result_has_a_gradient() -> None:
+    backward, whole = texts("log(relu(acc) * s[n])", "")
+    assert "grad_y_ptr is not None" not in whole and "optional" not in whole
+    assert "is None" not in backward

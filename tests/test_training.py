@@ -29,6 +29,12 @@ kernels:
     epilogue: |
       pre = acc + bias[n]
       out = gelu_tanh(pre)
+  - name: steep
+    op: linear
+    outputs: [h, l]
+    epilogue: |
+      h = gelu(acc) + r[m, n]
+      l = square(r[m, n]) / t[m, n]
 """
 
 

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import made
 import torch
-from made import both, rectified, stream, up
+from made import both, rectified, steep, stream, up
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -77,6 +77,12 @@ def equal(found: Sequence[Any], wanted: Sequence[Any]) -> None:
     assert any(one is not None and one.abs().max() > 0 for one in wanted)
 
 
+def or_zeros(found: Sequence[Any], like: Sequence[Tensor]) -> list[Tensor]:
+    """Gradients, zeros for None: which a graph makes for results that it returns."""
+    each = zip(found, like, strict=True)
+    return [torch.zeros_like(one) if got is None else got for got, one in each]
+
+
 def close(found: Sequence[Any], wanted: Sequence[Any]) -> None:
     """Hold that tensors differ by roundings at most, and are not zero.
 
@@ -128,7 +134,7 @@ def passes() -> Iterator[tuple[Any, list[Any]]]:
 @case
 def passes_pass_opcheck_whatever_is_wanted() -> None:
     found = list(passes())
-    assert len(found) == 5
+    assert len(found) == 6
     for one, given in found:
         count = len(one.results)
         for wanted in (2**count - 1, *(2**place for place in range(count))):
@@ -140,6 +146,20 @@ def passes_pass_opcheck_whatever_is_wanted() -> None:
         tensors = ", ".join(["Tensor"] * count)
         returned = f"({tensors})" if count > 1 else tensors
         assert schema.endswith(f"int wanted) -> {returned}"), schema
+
+
+@case
+def passes_pass_opcheck_whatever_is_missing() -> None:
+    found = [each for each in passes() if each[0].optional]
+    assert [each[0].optional for each in found] == [2, 2]
+    for one, given in found:
+        for place in range(2):
+            some: list[Any] = [*given]
+            some[place] = None
+            torch.library.opcheck(one.overload, (*some, 1))
+            results = several(one.overload(*some, 1))
+            assert results[0].shape == given[0].shape
+        assert "(Tensor? grad_" in str(one.overload._schema)
 
 
 @case
@@ -306,6 +326,41 @@ def any_results_may_have_a_gradient() -> None:
 
 
 @case
+def a_result_without_a_gradient_counts_for_nothing() -> None:
+    """However steep it is: at t = 0 infinitely, where it would add 0 / 0."""
+    x, w, r, t = drawn(PLANS["steep"], learn=False)
+
+    def loss(x: Tensor, w: Tensor, r: Tensor, t: Tensor) -> Tensor:
+        return steep(x, w, r, t)[0].square().sum()
+
+    learning = [one.requires_grad_() for one in (x, w, r, t)]
+    wanted = torch.autograd.grad(loss(*learning), learning, allow_unused=True)
+    assert wanted[3] is None
+    with torch.no_grad():
+        t.zero_()
+    for call in (loss, traced(loss)):
+        found = torch.autograd.grad(call(*learning), learning, allow_unused=True)
+        equal(found[:3], wanted[:3])
+        assert found[3] is None or not found[3].any()  # compiled, autograd makes some
+    plain = [one.detach() for one in learning]
+    every = torch.func.grad(loss, (0, 1, 2))
+    equal(every(*plain), wanted[:3])
+    items = torch.stack([plain[2], plain[2]])
+    mapped = torch.vmap(every, (None, None, 0, None))(*plain[:2], items, plain[3])
+    close([one[1] for one in mapped], wanted[:3])
+    first, second = steep(*learning)
+    given = torch.stack([2 * first.detach()] * 2)
+    mapped = torch.autograd.grad(
+        first, learning[:3], given, is_grads_batched=True, retain_graph=True
+    )
+    close([one[1] for one in mapped], wanted[:3])
+    # Zeros that are given are multiplied, as by torch's own functions.
+    zeros = torch.zeros_like(second)
+    (grad,) = torch.autograd.grad((first, second), r, (given[0], zeros))
+    assert grad.isnan().all()
+
+
+@case
 def gradients_may_lie_anyhow() -> None:
     """Expanded, as those of a sum are, turned round, with gaps, or negated views."""
     for plan in TRAINED:
@@ -333,7 +388,8 @@ def gradients_may_lie_anyhow() -> None:
             return several(call(*given))[0].sum()
 
         total = traced(summed)(*inputs)
-        equal(torch.autograd.grad(total, learning, allow_unused=True), found[0])
+        made_ = torch.autograd.grad(total, learning, allow_unused=True)
+        equal(or_zeros(made_, learning), or_zeros(found[0], learning))
 
 
 @case

@@ -5,6 +5,10 @@ where(c, 0, g), which drops a g that is not finite as torch's derivatives do. A 
 multiplied with, as in torch: 0 * inf is NaN.
 """
 
+from collections.abc import Iterable
+from functools import reduce
+from typing import cast
+
 from gemmgen.epilogue.expression import Binary, Call, Negate, Node, Number
 
 ZERO = Number(0.0)
@@ -30,6 +34,21 @@ def plus(x: Node, y: Node) -> Node:
         case Negate(inside):
             return Binary("-", x, inside)
     return Binary("+", x, y)
+
+
+def addends(node: Node) -> list[Node]:
+    """What `plus` added up, in order."""
+    match node:
+        case Binary("+", x, y):
+            return [*addends(x), y]
+        case Binary("-", x, y):
+            return [*addends(x), negated(y)]
+    return [node]
+
+
+def total(terms: Iterable[Node]) -> Node:
+    """The sum of all, in order."""
+    return reduce(plus, terms, cast(Node, ZERO))
 
 
 def times(x: Node, y: Node) -> Node:

@@ -1,24 +1,25 @@
 """The derivative of an epilogue: the same language, from results back to the sum.
 
-Every call of a function becomes a statement, as does its argument. They are gone
-through backwards: each adds to the gradients of the names that it reads. That of a name
-is a statement too, so that no expression is repeated, however often it is used.
+Statements are gone through backwards: each adds to the gradients of the names that it
+reads. That of a name is a statement too, so that no expression is repeated, however
+often it is used.
 """
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
-from itertools import chain, count
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 
 from gemmgen.base.errors import Location
 from gemmgen.epilogue.algebra import (
     ZERO,
+    addends,
     negated,
     over,
     plus,
     simplified,
     times,
+    total,
     where,
 )
 from gemmgen.epilogue.checked import Statement
@@ -47,10 +48,11 @@ def gradient_name(name: str) -> str:
 class Derivative:
     """`statements` that compute gradients, and where that of each name is found.
 
-    They start from the gradients of results, and read names of the epilogue. What is
-    found is a name, or an expression that only one gradient is.
+    They start from the gradients `given` of results, and read names of the epilogue.
+    What is found is a name, or an expression that only one gradient is.
     """
 
+    given: tuple[str, ...]
     statements: tuple[Statement, ...]
     gradients: Mapping[str, Node]
 
@@ -60,73 +62,61 @@ class Derivative:
         nodes = [*(one.value for one in self.statements), *self.gradients.values()]
         return frozenset(name for node in nodes for name in names(node))
 
+    @cached_property
+    def _sources(self) -> Mapping[str, frozenset[str]]:
+        """What of `given` each name is computed from that is a gradient."""
+        found = {one: frozenset([one]) for one in self.given}
+        for one in self.statements:
+            used = (found.get(name, frozenset()) for name in names(one.value))
+            found[one.target] = frozenset[str]().union(*used)
+        return found
 
-def stepwise(
-    statements: Sequence[Statement], axes: Mapping[str, Sequence[str]]
-) -> tuple[Statement, ...]:
-    """The same with a statement for each call of a function and each of its arguments.
+    def sources(self, node: Node) -> tuple[str, ...]:
+        """What of `given` an expression is computed from, in that order."""
+        used = {one for name in names(node) for one in self._sources.get(name, ())}
+        return tuple(one for one in self.given if one in used)
 
-    `axes` are those of the names that are there at the start. What a function is called
-    with becomes `pre`, what it returns `gelu_1`; equal ones are one.
-    """
-    return tuple(_Steps(statements, axes).made)
+    def terms(self, node: Node) -> list[tuple[Node, tuple[str, ...]]]:
+        """What is added up to a gradient; of `given`, what each term cannot do without.
 
+        Where a result has no gradient, a term of that alone counts for nothing, however
+        infinite what it is multiplied with. The term of a whole sum is there if that
+        is; what is given is added as it stands, so that zeros count for nothing.
+        """
+        whole, found = self.sources(node), []
+        for one in addends(node):
+            own = self.sources(one)
+            value = one.value if isinstance(one, Negate) else one
+            as_it_stands = isinstance(value, Name) and own == (value.name,)
+            found.append((one, () if as_it_stands or own == whole else own))
+        return found
 
-class _Steps:
-    """Statements taken apart."""
+    def ordered(self) -> "Derivative":
+        """The same with those terms of each sum last that may be left out."""
 
-    def __init__(
-        self, statements: Sequence[Statement], axes: Mapping[str, Sequence[str]]
-    ) -> None:
-        self.made: list[Statement] = []
-        self.axes = {name: frozenset(own) for name, own in axes.items()}
-        self.taken = {*axes, *(one.target for one in statements)}
-        self.named: dict[Node, str] = {}
-        for one in statements:
-            match one.value:
-                case Call(function, arguments) if function != "where":
-                    value: Node = Call(function, tuple(map(self.argument, arguments)))
-                case _:
-                    value = self.apart(one.value)
-            self.state(one.target, value)
+        def moved(node: Node) -> Node:
+            terms = self.terms(node)
+            if not any(needed for _, needed in terms):
+                return node
+            return total(
+                one for one, _ in sorted(terms, key=lambda term: term[1] != ())
+            )
 
-    def state(self, target: str, value: Node) -> Node:
-        """A statement more; its name."""
-        axes = frozenset[str]().union(*(self.axes[name] for name in names(value)))
-        self.axes[target] = axes
-        self.named.setdefault(value, target)
-        self.made.append(Statement(target, value, tuple(sorted(axes))))
-        return Name(target)
+        return self._with(moved)
 
-    def apart(self, node: Node) -> Node:
-        """A node with the calls in it as statements of their own."""
-        match node:
-            case Negate(value):
-                return Negate(self.apart(value))
-            case Binary(op, left, right):
-                return Binary(op, self.apart(left), self.apart(right))
-            case Call("where", arguments):
-                return Call("where", tuple(map(self.apart, arguments)))
-            case Call(function, arguments):
-                value = Call(function, tuple(map(self.argument, arguments)))
-                return self.as_name(value, f"{function}_1", function)
-        return node
+    def where_given(self, given: Collection[str]) -> "Derivative":
+        """What is left of it where these alone are given; 0 for no gradient."""
 
-    def argument(self, node: Node) -> Node:
-        """A function's argument: a name, or a number."""
-        own = self.apart(node)
-        return own if not any(names(own)) else self.as_name(own, "pre", "pre")
+        def left(node: Node) -> Node:
+            terms = addends(node)
+            return total(one for one in terms if {*self.sources(one)} & {*given})
 
-    def as_name(self, value: Node, first: str, stem: str) -> Node:
-        """The name of a value, a new one if it has none."""
-        if isinstance(value, Name):
-            return value
-        if value in self.named:
-            return Name(self.named[value])
-        more = (f"{stem}_{number}" for number in count(2))
-        name = next(one for one in chain((first,), more) if one not in self.taken)
-        self.taken.add(name)
-        return self.state(name, value)
+        return self._with(left)
+
+    def _with(self, change: Callable[[Node], Node]) -> "Derivative":
+        stated = [replace(one, value=change(one.value)) for one in self.statements]
+        gradients = {name: change(node) for name, node in self.gradients.items()}
+        return replace(self, statements=tuple(stated), gradients=gradients)
 
 
 def derivative(
@@ -154,7 +144,9 @@ def derivative(
             incoming = Name(named)
         for name, part in _parts(one, incoming, reaching, one.target in known):
             found[name] = plus(found.get(name, ZERO), part)
-    return Derivative(tuple(made), {name: found.get(name, ZERO) for name in wanted})
+    given = tuple(map(gradient_name, results))
+    gradients = {name: found.get(name, ZERO) for name in wanted}
+    return Derivative(given, tuple(made), gradients).ordered()
 
 
 def _reaching(

@@ -20,7 +20,7 @@ _NODES = (
     ast.keyword, ast.Return, ast.Assign, ast.AugAssign, ast.For, ast.With,
     ast.withitem, ast.Call, ast.Subscript, ast.Slice, ast.Tuple, ast.List, ast.Dict,
     ast.Starred, ast.BinOp, ast.UnaryOp, ast.Compare, ast.operator, ast.unaryop,
-    ast.cmpop, ast.BoolOp, ast.Or, ast.ClassDef,
+    ast.cmpop, ast.BoolOp, ast.And, ast.Or, ast.ClassDef,
 )  # fmt: skip
 _TOP = (ast.Import, ast.ImportFrom, ast.FunctionDef)
 _IMPORTS = {("torch", None), ("triton", None), ("triton.language", "tl")}

@@ -23,8 +23,8 @@ from gemmgen.epilogue.gradient import (
     Derivative,
     derivative,
     gradient_name,
-    stepwise,
 )
+from gemmgen.epilogue.steps import stepwise
 from gemmgen.problem.problem import Problem
 
 
@@ -59,6 +59,16 @@ class Backward:
     def gradient(self, name: str) -> Node:
         """That of the sum or of an operand, [M, N]; 0 where it has none."""
         return self.derivative.gradients[name]
+
+    def sources(self, tensor: str) -> tuple[str, ...]:
+        """The gradients that are given which a tensor's is computed from.
+
+        Where all of them are missing, it has none.
+        """
+        both = [one.name for one in self.problem.contraction.inputs]
+        return self.derivative.sources(
+            self.gradient(self.sum if tensor in both else tensor)
+        )
 
     @property
     def operands(self) -> tuple[str, ...]:
@@ -127,6 +137,12 @@ class Backward:
         return tuple(
             name for name in (*self.incoming, *self.saved, *operands) if name in used
         )
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """The gradients that the pass reads where they are given; one alone is."""
+        found = tuple(name for name in self.read if name in self.incoming)
+        return found if len(found) > 1 else ()
 
     @property
     def needed(self) -> frozenset[str]:

@@ -5,15 +5,17 @@ in its own way. And the text of its derivative's kernel.
 """
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import groupby
 
 from gemmgen.base.names import WIDTH, grouped
+from gemmgen.epilogue.algebra import ZERO, total
 from gemmgen.epilogue.checked import AXES
 from gemmgen.epilogue.expression import (
     Call,
     Name,
+    Negate,
     Node,
     short_number,
     spell,
@@ -21,8 +23,8 @@ from gemmgen.epilogue.expression import (
     walk,
 )
 from gemmgen.epilogue.gradient import gradient_name
-from gemmgen.problem.backward import Backward
 from gemmgen.problem.tensors import Operand
+from gemmgen.render.backward_text import GradientText
 from gemmgen.render.parts import EPILOGUE, GRAD_EPILOGUE, shared
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
@@ -78,39 +80,6 @@ class EpilogueText:
         )
 
 
-@dataclass(frozen=True)
-class GradientText:
-    """What the texts of a backward have in common."""
-
-    plan: Plan
-
-    @cached_property
-    def backward(self) -> Backward:
-        """What is computed."""
-        assert self.plan.backward is not None
-        return self.plan.backward
-
-    @cached_property
-    def values(self) -> dict[str, Operand]:
-        """Each operand, and each value or gradient that lies in memory, as one."""
-        plan, own = self.plan, {one.name: one for one in self.plan.operands}
-        kinds = {one.name: one.dtype for one in plan.results} | self.backward.incoming
-        if self.backward.kept:
-            kinds[self.backward.kept] = plan.out
-        return own | {
-            name: Operand(name, ("m", "n"), dtype, plan.accumulator)
-            for name, dtype in kinds.items()
-        }
-
-    def dtype_of(self, name: str) -> str:
-        """That of the gradient of an operand, or of the sum."""
-        return self.values[name].dtype if name in self.values else self.plan.dtype
-
-    def axes_of(self, name: str) -> tuple[str, ...]:
-        """The axes of an operand, or of the sum."""
-        return self.values[name].axes if name in self.values else ("m", "n")
-
-
 class GradEpilogueText(GradientText):
     """The fragments of the kernel that goes over matrices once."""
 
@@ -129,6 +98,8 @@ class GradEpilogueText(GradientText):
                 line, WIDTH, initial_indent="    ", subsequent_indent=" " * 8
             )
         ]
+        if self.backward.optional:
+            lines += ["", "Terms of results that have no gradient are left out."]
         title = "Gradients of the sum and of operands, elementwise"
         return "\n".join([f'"""{title}:', "", *lines, '"""'])
 
@@ -192,13 +163,21 @@ class GradEpilogueText(GradientText):
     @property
     def loads(self) -> list[str]:
         """The statements that load a tile of what it reads."""
-        whole = AXES["m", "n"].mask
         return [
-            line.replace(f"mask={whole}", "mask=mask")
-            for one in self.read
-            if "m" in one.axes
-            for line in one.loads
+            line for one in self.read if "m" in one.axes for line in self._load(one)
         ]
+
+    def _load(self, one: Operand) -> list[str]:
+        whole = AXES["m", "n"].mask
+        lines = [line.replace(f"mask={whole}", "mask=mask") for line in one.loads]
+        if one.name not in self.backward.optional:
+            return lines
+        return [f"{one.name} = {self._zeros}", *_if_given([one.name], lines)]
+
+    @property
+    def _zeros(self) -> str:
+        dtype = DTYPES[self.plan.accumulator].triton
+        return f"tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.{dtype})"
 
     @property
     def statements(self) -> list[str]:
@@ -211,7 +190,24 @@ class GradEpilogueText(GradientText):
             for name in back.passed
             if not isinstance(back.gradient(name), Name)
         ]
-        return [f"{target} = {self._spelled(value)}" for target, value in stated]
+        return [line for one in stated for line in self._stated(*one)]
+
+    def _stated(self, target: str, value: Node) -> Iterator[str]:
+        """A statement, and one more for each term that may have to be left out."""
+        terms = self.backward.derivative.terms(value)
+        optional = [(one, needed) for one, needed in terms if needed]
+        if optional:
+            value = total(one for one, needed in terms if not needed)
+        start = self._zeros if value == ZERO else self._spelled(value)
+        yield f"{target} = {start}"
+        for needed, alike in groupby(optional, lambda term: term[1]):
+            added = [f"{target} {self._added(one)}" for one, _ in alike]
+            yield from _if_given(needed, added)
+
+    def _added(self, term: Node) -> str:
+        if isinstance(term, Negate):
+            return f"-= {self._spelled(term.value)}"
+        return f"+= {self._spelled(term)}"
 
     def _spelled(self, node: Node) -> str:
         spelled = {one.name: one.in_kernel for one in self.read}
@@ -256,9 +252,7 @@ class GradEpilogueText(GradientText):
     def before(self) -> list[str]:
         """What comes before all tiles: loads of columns, zeros for their sums."""
         loads = [line for one in self.read if one.axes == ("n",) for line in one.loads]
-        dtype = DTYPES[self.plan.accumulator].triton
-        block = f"tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.{dtype})"
-        return [*loads, *(f"{made}_sums = {block}" for made in self._columns)]
+        return [*loads, *(f"{made}_sums = {self._zeros}" for made in self._columns)]
 
     @property
     def totals(self) -> list[tuple[str, list[str]]]:
@@ -283,7 +277,9 @@ class GradEpilogueText(GradientText):
         dtypes = {one: DTYPES[self.dtype_of(name)].torch for one, name in made.items()}
         told = [self.name, _mapping(axes), _mapping(dtypes)]
         sums = DTYPES[self.plan.accumulator].torch
-        return told + ([] if sums == "float32" else [f'sums="{sums}"'])
+        told += [] if sums == "float32" else [f'sums="{sums}"']
+        optional = len(self.backward.optional)
+        return told + ([f"optional={optional}"] if optional else [])
 
 
 _STORED = {
@@ -291,6 +287,12 @@ _STORED = {
     ("n",): "[programs along m, N]",
     ("m",): "[programs along n, M]",
 }
+
+
+def _if_given(gradients: Iterable[str], lines: list[str]) -> list[str]:
+    """What a kernel does if it gets one of these gradients, known as it is compiled."""
+    given = " or ".join(f"{one}_ptr is not None" for one in gradients)
+    return [f"if {given}:", *(f"    {line}" for line in lines)]
 
 
 def _mapping(values: dict[str, str]) -> str:

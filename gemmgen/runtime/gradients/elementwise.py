@@ -41,7 +41,8 @@ class Elementwise(Entry):
     `axes` names its inputs, then its results, each with the axes that it is stored
     along: none for a number. `dtypes` are those of the results. A result [N] or [M] is
     a sum along the other axis, in a fixed order: each program stores a row of partial
-    sums, of the type `sums`, which torch then adds.
+    sums, of the type `sums`, which torch then adds. The first inputs, so many as are
+    `optional`, may be None, but not all at once.
     """
 
     def __init__(
@@ -50,15 +51,16 @@ class Elementwise(Entry):
         axes: Mapping[str, str],
         dtypes: Mapping[str, str],
         sums: str = "float32",
+        optional: int = 0,
     ) -> None:
         self.inputs = {name: axes[name] for name in axes if name not in dtypes}
         self.results = {name: axes[name] for name in dtypes}
         self.dtypes = {name: getattr(torch, dtype) for name, dtype in dtypes.items()}
-        self.sums = getattr(torch, sums)
+        self.sums, self.optional = getattr(torch, sums), optional
         assert parameters(kernel) == self.order(axes), f"not {self.order(axes)}"
         arguments = [
-            f"{'Tensor' if along else 'Scalar'} {name}"
-            for name, along in self.inputs.items()
+            f"{'Tensor' if along else 'Scalar'}{'?' * (i < optional)} {name}"
+            for i, (name, along) in enumerate(self.inputs.items())
         ]
         function = function_of(kernel)
         name = function.__name__.removesuffix("_kernel")
@@ -88,7 +90,7 @@ class Elementwise(Entry):
     ) -> list[torch.Tensor | None]:
         """Return the results that are wanted, None for others.
 
-        The inputs are given in order, a matrix first.
+        The inputs are given in order, a matrix first of those that are not None.
         """
         if not any(wanted):
             return [None for _ in wanted]
@@ -105,8 +107,9 @@ class Elementwise(Entry):
         self, given: Sequence[Any], wanted: Sequence[bool]
     ) -> list[torch.Tensor | None]:
         """Launch, and return the results that are wanted, None for others."""
-        M, N = sizes = tuple(given[0].shape)
-        device = given[0].device
+        first = first_of(given)
+        M, N = sizes = tuple(first.shape)
+        device = first.device
         columns, ranges = grid(TILE, sizes, device)
         shapes = {"mn": sizes, "n": (ranges, N), "m": (columns, M)}
         stored: list[torch.Tensor | None] = [None] * len(wanted)
@@ -129,7 +132,7 @@ class Elementwise(Entry):
     def fake(self, *inputs: Any) -> Any:
         """Return results without memory, of the same sizes."""
         *given, bits = inputs
-        sizes = dict(zip("mn", given[0].shape, strict=True))
+        sizes = dict(zip("mn", first_of(given).shape, strict=True))
         results = [
             self.empty(name, [sizes[axis] for axis in along], given) if want else None
             for (name, along), want in zip(
@@ -154,7 +157,7 @@ class Elementwise(Entry):
         self, name: str, shape: Sequence[int], given: Sequence[Any]
     ) -> torch.Tensor:
         """Return an uninitialized tensor of a result's dtype."""
-        return given[0].new_empty(shape, dtype=self.dtypes[name])
+        return first_of(given).new_empty(shape, dtype=self.dtypes[name])
 
     def result(self, name: str, stored: torch.Tensor) -> torch.Tensor:
         """Return a result; add partial sums."""
@@ -170,14 +173,18 @@ class Elementwise(Entry):
     ) -> None:
         """Launch the kernel; repeat the launch for arguments of a known signature."""
         try:
-            key, addresses = call_key(given)
+            key, addresses = call_key([one for one in given if one is not None])
         except (AttributeError, OverflowError, RuntimeError, TypeError):
             run(self.planned(sizes, given, stored))
             return
-        key = (*key, *(one if one is None else one.shape for one in stored))
+        missing = [i for i in range(self.optional) if given[i] is None]
+        key = (*key, *missing, *(one if one is None else one.shape for one in stored))
         device, replay = self.replays.get(key, (None, None))
         if replay and device == current_device() and not hooked():
-            replay([*addresses, *addresses_of(stored)])
+            passed: list[Any] = [*addresses, *addresses_of(stored)]
+            for i in missing:
+                passed.insert(i, None)
+            replay(passed)
             return
         launch = self.planned(sizes, given, stored)
         found = run(launch)
@@ -193,16 +200,28 @@ class Elementwise(Entry):
     ) -> Launch:
         """Return the launch for such matrices."""
         read = [one for one in given if isinstance(one, torch.Tensor)]
-        numbers = [
-            one if isinstance(one, torch.Tensor) else float(one) for one in given
-        ]
+        plain = (torch.Tensor, type(None))
+        numbers = [one if isinstance(one, plain) else float(one) for one in given]
         index = index_dtype(*read, *(one for one in stored if one is not None))
-        strides = [stride for one in read for stride in one.stride()]
+        strides = [stride for one in given for stride in strides_of(one)]
         values = (*strides, index, TILE.m, TILE.n)
         passed = (*numbers, *stored)
         return Launch(
             self.triton_kernel, TILE, read[0].device, sizes, grid, passed, values
         )
+
+
+def first_of(given: Sequence[Any]) -> torch.Tensor:
+    """Return the first input that is not None, a matrix."""
+    first: torch.Tensor = next(one for one in given if one is not None)
+    return first
+
+
+def strides_of(one: Any) -> Sequence[int]:
+    """Return the strides of an input that a kernel takes; any for a missing matrix."""
+    if one is None:
+        return 0, 0
+    return one.stride() if isinstance(one, torch.Tensor) else ()
 
 
 def grid(tile: Tile, sizes: tuple[int, ...], device: torch.device) -> tuple[int, int]:

@@ -18,7 +18,8 @@ class Gradient:
     inputs and results: tensors, then `numbers` numbers. A `forward` is called in place
     of the launcher, and returns further values after the results, for `saves`.
     `backward(saved, grads, needs)` returns the gradients of all inputs, None where
-    `needs` says that nobody needs one.
+    `needs` says that nobody needs one. Of `grads` too one is None where a result has
+    none: that counts for nothing, where zeros times infinity would be NaN.
     """
 
     def __init__(
@@ -75,13 +76,8 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         tensors = len(saved) - gradient.numbers
         ctx.save_for_backward(*saved[:tensors])
         ctx.set_materialize_grads(False)
-        if gradient.results == 1:
-            ctx.call = gradient, saved[tensors:], (), in_transform()
-            return results[0]
-        results = results[: gradient.results]
-        types = [(one.shape, one.dtype) for one in results]
-        ctx.call = gradient, saved[tensors:], types, in_transform()
-        return results
+        ctx.call = gradient, saved[tensors:], in_transform()
+        return results[0] if gradient.results == 1 else results[: gradient.results]
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -91,7 +87,7 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         second derivative would be missing. torch.func always prepares for that: there
         it is raised only if somebody does differentiate again.
         """
-        gradient, numbers, types, functional = ctx.call
+        gradient, numbers, functional = ctx.call
         again = torch.is_grad_enabled()
         if again and not functional:
             raise RuntimeError(
@@ -101,8 +97,8 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         if all(grad is None for grad in grads):
             return (None,) * len(ctx.needs_input_grad)
         needs = ctx.needs_input_grad[2:]
-        every = filled(grads, types) if types else grads
-        given = [one.resolve_neg() for one in every]  # kernels read what is stored
+        # Kernels read what is stored.
+        given = [one if one is None else one.resolve_neg() for one in grads]
         saved = [*ctx.saved_tensors, *numbers]
         if not functional:
             ctx.maybe_clear_saved_tensors()  # not if the graph is retained
@@ -152,26 +148,16 @@ def drained(values: list[Any]) -> Iterator[Any]:
         yield values.pop(0)
 
 
-def filled(grads: Sequence[Any], types: Sequence[Any]) -> list[torch.Tensor]:
-    """Return gradients with zeros for None, by the shapes and dtypes of results.
-
-    Zeros are of the class of the other gradients, such as DTensor.
-    """
-    some = next(grad for grad in grads if grad is not None)
-    return [
-        some.new_zeros((), dtype=dtype).expand(shape) if grad is None else grad
-        for grad, (shape, dtype) in zip(grads, types, strict=True)
-    ]
-
-
 def main_grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
     """Return the `main_grad` that a tensor's gradient is added to, if it has one."""
     found: torch.Tensor | None = getattr(tensor, "main_grad", None)
     return found
 
 
-def matrix(tensor: torch.Tensor) -> torch.Tensor:
+def matrix(tensor: torch.Tensor | None) -> torch.Tensor | None:
     """Return a tensor [..., columns] as a matrix, a view if its strides allow it."""
+    if tensor is None:
+        return None
     return tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
 
 

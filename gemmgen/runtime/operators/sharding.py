@@ -36,12 +36,15 @@ def ways(axes: Axes, given: Sequence[Any]) -> Iterator[tuple[list, list]]:
     """Yield placements of results and arguments along one mesh axis.
 
     The first ones replicate everything. The first argument is a matrix, whose rows may
-    be several leading axes; each of them may be cut.
+    be several leading axes; each of them may be cut. One that is None has no placement.
     """
     from torch.distributed.tensor import Partial, Replicate
 
-    leading = given[0].ndim - 1
-    arguments = {name: dims(along, leading) for name, along in axes.arguments.items()}
+    leading = next(one for one in given if one is not None).ndim - 1
+    arguments = {
+        name: [] if one is None else dims(along, leading)
+        for (name, along), one in zip(axes.arguments.items(), given, strict=True)
+    }
     results = [dims(along, leading) for along in axes.results]
     whole = [Replicate() if own else None for own in arguments.values()]
     yield [Replicate() for _ in results], whole

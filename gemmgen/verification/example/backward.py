@@ -92,27 +92,26 @@ def run_backward(plan: Plan, launcher: Any, case: Case, device: torch.device) ->
         tensors[name].requires_grad_()
     before_main = _main_grads(plan, case, tensors, draw)
     call = Call(tensors, dict(zip(numbers(plan), case.numbers, strict=True)), None)
-    results, given, found = _taken(plan, launcher, call, case, learning, draw)
+    given, found = _taken(plan, launcher, call, case, learning, draw)
     for name, one in framed.items():
         if not bool((bits(one.buffer) == bits(before[name])).all()):
             raise Wrong(f"the backward writes into {name}")
-    grads = {
-        one.name: as_matrix(given.get(at, torch.zeros_like(results[at]))).detach()
-        for at, one in enumerate(plan.results)
-    }
+    grads = {plan.results[at].name: as_matrix(one) for at, one in given.items()}
     plain = Call(
         {name: one.detach() for name, one in tensors.items()}, call.numbers, None
     )
     wanted = gradients(plan, as_matrices(plan, plain), grads)
     made = dict(zip(learning, found, strict=True))
     kinds = {name: result_of(plan, name) for name in learning}
+    arithmetic = ARITHMETIC[plan.accumulator]
     for name, main in before_main.items():
         if made[name] is not None:
             raise Wrong(f"the gradient of {name} is returned beside its main_grad")
         made[name] = tensors[name].main_grad
         kinds[name] = replace(kinds[name], dtype=plan.accumulator)
         exact = exactly(_as_wanted(plan, name, main, plain).double())
-        wanted[name] = binary("+", wanted[name], exact, ARITHMETIC[plan.accumulator])
+        added = wanted.get(name)  # none if no result with a gradient depends on it
+        wanted[name] = binary("+", added, exact, arithmetic) if added else exact
     return max(
         _judged(plan, kinds[name], wanted.get(name), made[name], tensors[name], plain)
         for name in learning
@@ -137,8 +136,8 @@ def _taken(
     case: Case,
     learning: list[str],
     draw: random.Random,
-) -> tuple[list[Tensor], dict[int, Tensor], tuple[Tensor | None, ...]]:
-    """The results of a call, gradients of some of them, those of what learns."""
+) -> tuple[dict[int, Tensor], tuple[Tensor | None, ...]]:
+    """Gradients of some results of a call, and those of what learns."""
     with poisoned():
         results = call.of(plan, launcher)
         given = _incoming(plan, case, results, draw)
@@ -148,7 +147,7 @@ def _taken(
             list(given.values()),
             allow_unused=True,
         )
-    return results, given, found
+    return given, found
 
 
 def _incoming(

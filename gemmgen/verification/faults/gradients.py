@@ -21,6 +21,7 @@ def gradient_families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     yield "sums of a tile lost", _same_row
     yield "sides of a product swapped", _swapped_sides(plan)
     yield "needs ignored", _never_needed
+    yield "results without a gradient ignored", _always_given
     yield "not added to what there is", _not_added
 
 
@@ -133,6 +134,18 @@ def _swapped_sides(plan: Plan) -> Edit:
 def _never_needed(node: ast.AST) -> ast.AST | None:
     """A gradient that is taken for one that nobody needs."""
     if isinstance(node, ast.If) and ast.unparse(node.test).startswith("needs_"):
+        new = copy.copy(node)
+        new.test = ast.Constant(False)
+        return new
+    return None
+
+
+def _always_given(node: ast.AST) -> ast.AST | None:
+    """A gradient that is made of results' where none of them has one."""
+    if not isinstance(node, ast.If):
+        return None
+    test = ast.unparse(node.test)
+    if test.startswith("grad_") and test.endswith(" is None"):
         new = copy.copy(node)
         new.test = ast.Constant(False)
         return new

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gemmgen.epilogue.checked import Statement
 from gemmgen.epilogue.expression import Binary, Call, Name, Negate, Node, Number
+from gemmgen.epilogue.gradient import gradient_name
 from gemmgen.problem.backward import Backward
 from gemmgen.problem.tensors import Result
 from gemmgen.select.plan import Plan
@@ -39,10 +40,10 @@ _SUMMED = {"m": 0, "n": 1}
 def gradients(
     plan: Plan, inputs: Inputs, grads: Mapping[str, Tensor]
 ) -> dict[str, Bounded]:
-    """The gradients of all tensors by name, from those of the results, [M, N] each.
+    """The gradients of all tensors by name, from those of results, [M, N] each.
 
-    A's and B's as matrices [M, K] and [K, N], an operand's along its own axes. What no
-    result depends on has none.
+    A's and B's as matrices [M, K] and [K, N], an operand's along its own axes. A result
+    may have no gradient; a tensor has none that no result with one depends on.
     """
     assert plan.backward is not None
     back, (rhs,) = plan.backward, inputs.rhs
@@ -76,7 +77,7 @@ def _multiplied(
     """What A and B are multiplied with, as it is stored, and the factor of that."""
     if back.direct is None or back.factor is None:
         return _stored(plan, whole[back.sum], plan.dtype), None
-    (given,) = [one.name for one in plan.results if f"grad_{one.name}" == back.direct]
+    (given,) = [one for one in grads if gradient_name(one) == back.direct]
     arithmetic, grad = ARITHMETIC[plan.accumulator], exactly(grads[given].double())
     known = {given: grad}  # of whose device a factor without operands is
     known |= {
@@ -107,7 +108,7 @@ def elementwise(
     exact = by_autograd(
         plan.epilogue.statements,
         {name: one.value.expand(acc.value.shape) for name, one in known.items()},
-        {one.name: grads[one.name].double() for one in plan.results},
+        {name: grad.double() for name, grad in grads.items()},
         learning,
     )
     bounds = _bounds(plan, back, known, grads)
@@ -177,6 +178,7 @@ def _bounds(
     """Each gradient by the kernels' statements, for the errors that these may make.
 
     What was saved was rounded: results as they are, one value more to the type of out.
+    What results have that are without a gradient is left out.
     """
     arithmetic = ARITHMETIC[plan.accumulator]
     values = dict(known)
@@ -185,13 +187,14 @@ def _bounds(
     dtypes = {one.name: one.dtype for one in plan.results}
     for name in back.saved:
         values[name] = _stored(plan, values[name], dtypes.get(name, plan.out))
-    for name, grad in grads.items():
-        values[f"grad_{name}"] = exactly(grad.double())
-    for statement in (*back.again, *back.derivative.statements):
+    given = {gradient_name(name): grad for name, grad in grads.items()}
+    values |= {name: exactly(grad.double()) for name, grad in given.items()}
+    derivative = back.derivative.where_given(given)
+    for statement in (*back.again, *derivative.statements):
         values[statement.target] = _bounded(statement.value, values, arithmetic)
     return {
         name: _bounded(node, values, arithmetic)
-        for name, node in back.derivative.gradients.items()
+        for name, node in derivative.gradients.items()
     }
 
 

@@ -1,17 +1,16 @@
-"""The text of what training takes: a backward, and the launcher as an nn.Module.
+"""The text of a backward, and what it has in common with that of its pass.
 
 Every choice between two spellings is made here, so that a template has none.
 """
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
-from gemmgen.base.names import WIDTH, class_name
 from gemmgen.epilogue.algebra import ZERO
 from gemmgen.epilogue.expression import names
 from gemmgen.epilogue.gradient import gradient_name
+from gemmgen.problem.backward import Backward
 from gemmgen.problem.derived import (
     FORWARD,
     MAIN_GRAD,
@@ -20,10 +19,7 @@ from gemmgen.problem.derived import (
     multiplied_name,
     part_name,
 )
-from gemmgen.problem.layer import Layer
-from gemmgen.render.docs import Description, filled
-from gemmgen.render.epilogue_text import GradientText
-from gemmgen.render.launcher_text import LauncherText
+from gemmgen.problem.tensors import Operand
 from gemmgen.render.parts import GRAD_EPILOGUE, shared
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
@@ -31,6 +27,39 @@ from gemmgen.tables.layouts import Matrix
 from gemmgen.tables.operations import OPERATIONS
 
 _HELPERS = (f"{MAIN_GRAD}_of", "matrix", "shaped")
+
+
+@dataclass(frozen=True)
+class GradientText:
+    """What the texts of a backward have in common."""
+
+    plan: Plan
+
+    @cached_property
+    def backward(self) -> Backward:
+        """What is computed."""
+        assert self.plan.backward is not None
+        return self.plan.backward
+
+    @cached_property
+    def values(self) -> dict[str, Operand]:
+        """Each operand, and each value or gradient that lies in memory, as one."""
+        plan, own = self.plan, {one.name: one for one in self.plan.operands}
+        kinds = {one.name: one.dtype for one in plan.results} | self.backward.incoming
+        if self.backward.kept:
+            kinds[self.backward.kept] = plan.out
+        return own | {
+            name: Operand(name, ("m", "n"), dtype, plan.accumulator)
+            for name, dtype in kinds.items()
+        }
+
+    def dtype_of(self, name: str) -> str:
+        """That of the gradient of an operand, or of the sum."""
+        return self.values[name].dtype if name in self.values else self.plan.dtype
+
+    def axes_of(self, name: str) -> tuple[str, ...]:
+        """The axes of an operand, or of the sum."""
+        return self.values[name].axes if name in self.values else ("m", "n")
 
 
 class BackwardText(GradientText):
@@ -135,7 +164,24 @@ class BackwardText(GradientText):
     @property
     def statements(self) -> list[str]:
         """What computes the gradients that are needed."""
-        return [*self._pass(), *self._products(), *self._given(), *self._shapes()]
+        return [
+            *self._without(),
+            *self._pass(),
+            *self._products(),
+            *self._given(),
+            *self._shapes(),
+        ]
+
+    def _without(self) -> Iterator[str]:
+        """No gradient of what is in no result that has one."""
+        back, needs = self.backward, dict[tuple[str, ...], list[str]]()
+        for name, made in zip(self.inputs, self.returned, strict=True):
+            sources = back.sources(name) if made != "None" else ()
+            if 0 < len(sources) < len(back.incoming):
+                needs.setdefault(sources, []).append(f"needs_{name}")
+        for sources, found in needs.items():
+            yield f"if {' and '.join(f'{one} is None' for one in sources)}:"
+            yield f"    {' = '.join(found)} = False"
 
     def _pass(self) -> Iterator[str]:
         back = self.backward
@@ -221,80 +267,3 @@ class BackwardText(GradientText):
 
 def _tuple(items: list[str]) -> str:
     return f"({', '.join(items)}{',' * (len(items) == 1)})"
-
-
-@dataclass(frozen=True)
-class ModuleText:
-    """The fragments of a kernel's `module.py`."""
-
-    plan: Plan
-
-    @property
-    def layer(self) -> Layer:
-        """Which arguments are parameters."""
-        return Layer(self.plan)
-
-    @property
-    def name(self) -> str:
-        """The class."""
-        return class_name(self.plan.name)
-
-    @property
-    def layers(self) -> str:
-        """Where the class that it extends is."""
-        return shared(self.plan, "layers.base")
-
-    @property
-    def class_doc(self) -> str:
-        """The class's docstring: shapes, types, which of them are parameters."""
-        held, (right, *_) = self.layer.parameters, self.plan.contraction.rhs
-        shapes = Description(self.plan).shapes
-        shapes = shapes.replace(f", {right.name} [", f", {held[right.name]} [", 1)
-        text = (
-            f"{shapes} N is out_features, K in_features; {' and '.join(held.values())}"
-        )
-        text += f" {'are' if len(held) > 1 else 'is'} nn.Linear's."
-        first = self.summary.replace("Return ", "A layer that returns ", 1)
-        return f'"""{first}\n\n{filled(text, WIDTH - 4)}\n"""'
-
-    @property
-    def summary(self) -> str:
-        """What a call returns: the formula if it is short."""
-        right, *_ = self.plan.contraction.rhs
-        first, *more = Description(self.plan).formula
-        weight = replace(right, name=self.layer.parameters[right.name])
-        value = first.partition(" = ")[2]
-        text = value.replace(right.product_text, weight.product_text)
-        line = f"Return {text}."
-        long = more or len(line) > WIDTH - 24
-        return f"Return what `{self.plan.name}` does." if long else line
-
-    @property
-    def statements(self) -> list[str]:
-        """What the class says of its kernel."""
-        bias, activation = self.layer.bias, self.layer.activation
-        types = [self.plan.dtype, bias.dtype if bias else None]
-        weight, bias_ = (f"torch.{DTYPES[one].torch}" if one else None for one in types)
-        return [
-            f"kernel = staticmethod({self.plan.name})",
-            f"weight_type = {weight}",
-            f"bias_type = {bias_}",
-            f"activation = {activation and json.dumps(activation)}",
-        ]
-
-    @property
-    def forward(self) -> str:
-        """The arguments of a call with their types, and the type of what it returns."""
-        launcher = LauncherText(self.plan)
-        annotated = zip(
-            self.plan.argument_names, launcher.annotated_arguments, strict=True
-        )
-        passed = [text for name, text in annotated if name in self.layer.passed]
-        return f"({', '.join(['self', *passed])}) -> {launcher.returned_type}"
-
-    @property
-    def call(self) -> str:
-        """The launcher's call."""
-        held = {name: f"self.{one}" for name, one in self.layer.parameters.items()}
-        passed = [held.get(name, name) for name in self.plan.argument_names]
-        return f"{self.plan.name}({', '.join(passed)})"
