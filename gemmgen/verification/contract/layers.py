@@ -26,11 +26,17 @@ class Held:
     `types` are those of the parameters by nn.Linear's names, `values` what they hold.
     """
 
-    def __init__(self, plan: Plan, module: ModuleType, device: torch.device) -> None:
-        layer, call = Layer(plan), valid_call(plan, _CASE, device)
+    def __init__(
+        self,
+        plan: Plan,
+        module: ModuleType,
+        device: torch.device,
+        case: Case = _CASE,
+    ) -> None:
+        layer, call = Layer(plan), valid_call(plan, case, device)
         numbers = {name: 0.5 + at for at, name in enumerate(call.numbers)}
         every = {**call.tensors, **numbers}
-        self.plan, self.device = plan, device
+        self.plan, self.device, self.case = plan, device, case
         self.call = replace(call, numbers=numbers, outputs=None)
         self.launcher = subject.launcher(plan, module)
         place = subject.part(module, MODULE)
@@ -38,18 +44,19 @@ class Held:
         self.replacing: Any = subject.runtime(module, "layers.replace").replace_linears
         self.activation = layer.activation
         self.inputs = [every[name] for name in plan.argument_names]
+        self.names = layer.passed
         self.given = [every[name] for name in layer.passed]
         self.values = {own: every[name] for name, own in layer.parameters.items()}
 
     def made(self, **named: Any) -> Any:
         """A module of the call's sizes."""
-        return self.kind(_CASE.k, _CASE.n, device=self.device, **named)
+        return self.kind(self.case.k, self.case.n, device=self.device, **named)
 
     def linear(self, dtype: torch.dtype | None = None) -> Any:
         """torch's own, of the types that the module should have or of another."""
         weight, bias = self.values["weight"], self.values.get("bias")
         named = {"device": self.device, "dtype": dtype or weight.dtype}
-        made = nn.Linear(_CASE.k, _CASE.n, bias is not None, **named)
+        made = nn.Linear(self.case.k, self.case.n, bias is not None, **named)
         if bias is not None and dtype is None:
             made.bias = nn.Parameter(made.bias.detach().to(bias.dtype))
         return made

@@ -29,6 +29,7 @@ from gemmgen.verification.contract.memory_rules import (
 )
 from gemmgen.verification.contract.operators import check_operator
 from gemmgen.verification.contract.package import check_package
+from gemmgen.verification.contract.parallel_layers import check_parallel_layer
 from gemmgen.verification.contract.refusals import check_refusals
 from gemmgen.verification.contract.replacements import check_replacements
 from gemmgen.verification.contract.tile_choice import check_choice
@@ -159,12 +160,14 @@ class Trial:
             self.layer()
 
     def layer(self) -> None:
-        """Calls of its nn.Module, and what that takes the place of."""
+        """Calls of its nn.Module, what that takes the place of, and parts of it."""
         given = (self.plan, self.module, self.device)
-        self.examples += self.attempt("the nn.Module", lambda: check_layer(*given))
-        self.examples += self.attempt(
-            "the nn.Module in a model", lambda: check_replacements(*given)
-        )
+        for name, check in (
+            ("the nn.Module", check_layer),
+            ("the nn.Module in a model", check_replacements),
+            ("the nn.Module of two devices", check_parallel_layer),
+        ):
+            self.examples += self.attempt(name, partial(check, *given))
 
     def gradients(self, profile: Profile, number: int) -> None:
         """Whole backwards: calls through autograd that Hypothesis draws."""
