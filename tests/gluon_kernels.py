@@ -15,6 +15,7 @@ import torch
 from gemmgen.render.parts import ROLES, file_of
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.basics.failure import Fault
+from gemmgen.verification.basics.part import WHOLE
 from gemmgen.verification.basics.profiles import PROFILES
 from gemmgen.verification.example.one_example import run
 from gemmgen.verification.example.pipelined import pipelined
@@ -57,7 +58,7 @@ def tried(plan: Plan, changed: dict[str, str]) -> str:
     with tempfile.TemporaryDirectory() as folder:
         texts = {**folders.committed(plan), **changed}
         path = folders.written(Path(folder), plan, texts)
-        trial = Trial(plan, path, CPU, lambda _: None, (0, 1), SPECIALIZED)
+        trial = Trial(plan, path, CPU, lambda _: None, WHOLE, SPECIALIZED)
         try:
             run_properties(trial, PROFILES["quick"], 0)
         except Fault as fault:

@@ -2,11 +2,13 @@
 
 import ast
 import importlib.util
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from gemmgen.output.alone import shared_texts
+from gemmgen.verification.basics.part import WHOLE, Part
 from gemmgen.verification.faults.host import host_families, on_the_host
 from gemmgen.verification.mutate.mutants import mutated
 from gemmgen.verification.mutate.reach import (
@@ -77,16 +79,18 @@ def test_a_module_notes_what_it_runs(tmp_path: Path) -> None:
     assert module.__doc__ == "A module." and module.judged.__doc__ == "Say something."
     imported = lines_reached(tmp_path, "made.py")
     assert line("def __init__") in imported and line("self.made = ") not in imported
-    assert module.judged(2) == "two"
-    module.Kept()
-    assert lines_reached(tmp_path, "made.py") - imported == {
-        line("if x > ("), line("elif x == 2"), line('"two"'), line("self.made = "),
-    }  # fmt: skip
-    assert module.judged(1) == "few"
+    calls = (partial(module.judged, 2), module.Kept, partial(module.judged, 1))
+    for call in Part().of(calls):
+        call()
     reached = lines_reached(tmp_path, "made.py")
-    assert {line("for _"), line("x += 1"), line('"few"')} <= reached
-    assert not {line('"many"'), line("return len(")} & reached
-    assert lines_reached(tmp_path, "other.py") == frozenset()
+    steps = {text: reached.get(line(text), frozenset()) for text in (
+        "if x > (", "elif x == 2", '"two"', "self.made = ", "for _", '"few"', '"many"',
+    )}  # fmt: skip
+    assert [sorted(own) for own in steps.values()] == [
+        [0, 2], [0, 2], [0], [1], [2], [2], [],
+    ]  # fmt: skip
+    assert line("return len(") not in reached
+    assert lines_reached(tmp_path, "other.py") == {}
 
 
 def test_what_triton_compiles_takes_no_notes() -> None:
@@ -136,14 +140,25 @@ def test_every_fault_has_a_place_that_is_noted() -> None:
 
 def test_the_most_different_is_tried_first() -> None:
     first, like_first, other = ("a", "x"), ("b", "x"), ("a", "y")
+    once = frozenset({4})
     reached = {
-        like_first: frozenset({1, 2, 3}),
-        first: frozenset({1, 2, 3, 4}),
-        other: frozenset({1, 9}),
+        like_first: dict.fromkeys((1, 2, 3), once),
+        first: dict.fromkeys((1, 2, 3, 4), once),
+        other: {1: once, 9: frozenset({7, 2})},
     }
     found = most_first(reached)
     assert list(found) == [first, other, like_first] and found == reached
-    assert coming_to(1, found) == [first, other, like_first]
-    assert coming_to(9, found) == [other]
-    assert coming_to(7, found) == []
-    assert coming_to(ALWAYS, found) == list(found)
+    part = Part(only=(4,))
+    assert coming_to(1, found) == [
+        (first, part), (other, part), (like_first, part),
+        (first, WHOLE), (other, WHOLE), (like_first, WHOLE),
+    ]  # fmt: skip
+    assert coming_to(9, found) == [(other, Part(only=(2, 7))), (other, WHOLE)]
+    assert coming_to(8, found) == []
+
+
+def test_what_is_done_before_any_step_may_matter_in_all() -> None:
+    one = ("a", "x")
+    found = {one: {3: frozenset({-1, 5})}}
+    for place in (3, ALWAYS):
+        assert coming_to(place, found) == [(one, WHOLE)]

@@ -30,7 +30,7 @@ from gemmgen.verification.run.pool import run_launches, run_properties
 from gemmgen.verification.run.process import Subject
 from tests import folders
 
-TRIED = trial_plans()[-3:-1]
+TRIED = trial_plans()[-4:-2]
 ROW_DOT = ("_runtime/device.py", "row_dot")
 EVERY = frozenset(range(1000))
 """The lines of any module."""

@@ -10,14 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch._subclasses.fake_utils import CrossRefFakeMode
-from torch.autograd import forward_ad
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from gemmgen.select.plan import Plan
-from gemmgen.verification.contract.entered import Entered, bits, several
+from gemmgen.verification.contract.derivatives import check_derivatives
+from gemmgen.verification.contract.entered import Entered, several
+from gemmgen.verification.contract.told import Told, ToldOfFunctions
 from gemmgen.verification.example.cut import check_cut
 from gemmgen.verification.example.one_example import Wrong
 
@@ -38,40 +36,14 @@ def check_operator(
         _told,
         _given,
         _without_memory,
-        _derivatives,
         _mapped,
         _cast,
         _traced,
-        _trained,
+        check_derivatives,
     )
     for check in checks:
         check(one)
     return len(checks)
-
-
-class _Notes:
-    """Notes the functions that it is told of, and calls them."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[object] = []
-
-    def told(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """What torch calls."""
-        self.seen.append(func)
-        return func(*args, **(kwargs or {}))
-
-
-class _Told(_Notes, TorchDispatchMode):  # type: ignore[misc]
-    """Of operators."""
-
-    __torch_dispatch__ = _Notes.told
-
-
-class _ToldOfFunctions(_Notes, TorchFunctionMode):  # type: ignore[misc]
-    """Of torch's functions."""
-
-    __torch_function__ = _Notes.told
 
 
 def _called(one: Entered) -> None:
@@ -98,14 +70,14 @@ def _cut(one: Entered) -> None:
 
 def _told(one: Entered) -> None:
     """Modes are told of it, once, and of nothing else."""
-    for mode in (_Told(), _ToldOfFunctions()):
+    for mode in (Told(), ToldOfFunctions()):
         with mode:
             returned = one.launcher(*one.inputs)
         if mode.seen != [one.overload]:
             raise Wrong(f"a mode was told of {mode.seen}")
         one.same("under a mode", returned)
     out = [torch.zeros_like(want) for want in one.wanted]
-    with _Told() as told:
+    with Told() as told:
         one.launcher(*one.inputs, out=out if len(out) > 1 else out[0])
     if one.overload not in told.seen:
         raise Wrong("a mode was not told of a call with out")
@@ -137,7 +109,7 @@ def _given(one: Entered) -> None:
 
 def _into(one: Entered, inputs: Sequence[Any], out: Sequence[Tensor]) -> None:
     """A call into given results that a mode is told of."""
-    with _Told():
+    with Told():
         one.launcher(*inputs, out=out if len(out) > 1 else out[0])
 
 
@@ -157,30 +129,6 @@ def _without_memory(one: Entered) -> None:
             given = list(fakes)
             given[place] = fakes[place].to(torch.int32)
             one.refused("fake int32", name, lambda given=given: one.overload(*given))  # type: ignore[misc]
-
-
-def _learned(one: Entered, returned: Any) -> None:
-    """Results whose gradient is asked for are in autograd's graph."""
-    if not any(result.requires_grad for result in several(returned)):
-        raise Wrong("no result requires a gradient, though an input does")
-
-
-def _derivatives(one: Entered) -> None:
-    """None is computed but a kernel's own gradient, or left out in silence."""
-    calls: tuple[Any, ...] = (one.launcher, one.overload)
-    for place, name, tensor in one.tensors():
-        learning = one.with_other(place, tensor.detach().requires_grad_())
-        for call in calls:
-            if one.grad:  # whose values `Trial.gradients` holds to float64
-                _learned(one, call(*learning))
-            else:
-                one.refused("gradient", name, lambda c=call, a=learning: c(*a))  # type: ignore[misc]
-            with torch.no_grad():
-                one.same("without gradients", call(*learning))
-        with forward_ad.dual_level():
-            dual = one.with_other(place, forward_ad.make_dual(tensor, tensor))
-            for call in calls:
-                one.refused("tangent", name, lambda c=call, a=dual: c(*a))  # type: ignore[misc]
 
 
 def _mapped(one: Entered) -> None:
@@ -254,37 +202,3 @@ def _traced(one: Entered) -> None:
         torch.library.opcheck(one.overload, one.inputs)
     except Exception as error:
         raise Wrong(f"opcheck: {error}") from error
-
-
-def _trained(one: Entered) -> None:
-    """Its gradients, if it has any, are the same compiled; torch checks their graph."""
-    if not one.grad:
-        return
-    learning = [
-        given.detach().requires_grad_() if isinstance(given, Tensor) else given
-        for given in one.inputs
-    ]
-    torch._dynamo.reset()
-    compiled = torch.compile(one.launcher, backend="aot_eager", fullgraph=True)
-    plain, traced = (_gradients(call, learning) for call in (one.launcher, compiled))
-    for before, after in zip(plain, traced, strict=True):
-        if not torch.equal(bits(before), bits(after)):
-            raise Wrong("compiled: other gradients than a plain call's")
-    try:
-        with CrossRefFakeMode():  # every operator beside what it is without memory
-            _gradients(one.launcher, learning)
-        torch.library.opcheck(one.overload, learning)
-    except Exception as error:
-        raise Wrong(f"traced with gradients: {error}") from error
-
-
-def _gradients(call: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Tensor]:
-    """The gradients from results as those of results; zeros where there is none."""
-    learning = [given for given in inputs if isinstance(given, Tensor)]
-    results = several(call(*inputs))
-    given = [one.detach() for one in results]
-    found = torch.autograd.grad(results, learning, given, allow_unused=True)
-    return [
-        torch.zeros_like(one) if made is None else made
-        for one, made in zip(learning, found, strict=True)
-    ]

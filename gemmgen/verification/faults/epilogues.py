@@ -35,6 +35,8 @@ def _without_nan(node: ast.AST) -> ast.AST | None:
 
 _SUMMING = ("tl.dot", "sum_splits", "multiply")
 """What adds to a sum before any epilogue reads it."""
+_LOOKING = ("load_part", "part_columns", "part_rows")
+"""What looks only at the layout and the sides of a part's sum."""
 
 
 def _rounded_early(plan: Plan, name: str) -> Edit:
@@ -75,6 +77,8 @@ def _reads(node: ast.AST, name: str) -> bool:
         return False
     if isinstance(node, ast.Name):
         return node.id == name
+    if call_of(node, *_LOOKING):
+        return False
     return any(_reads(part, name) for part in ast.iter_child_nodes(node))
 
 

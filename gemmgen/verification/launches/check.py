@@ -1,8 +1,8 @@
 """Checks one kernel's launcher on the stand-in: every change alone, then drawn ones."""
 
 import traceback
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from zlib import crc32
@@ -13,6 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from gemmgen.select.plan import Plan
 from gemmgen.verification.basics.failure import Fault, fault_of
+from gemmgen.verification.basics.part import Part
 from gemmgen.verification.basics.profiles import Profile
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
@@ -22,6 +23,7 @@ from gemmgen.verification.launches.habits import habits
 from gemmgen.verification.launches.kernels import kernels
 from gemmgen.verification.launches.machine import each_alone, machine
 from gemmgen.verification.launches.mishaps import mishaps
+from gemmgen.verification.launches.passes import passes
 from gemmgen.verification.launches.places import places
 from gemmgen.verification.launches.rows import rows
 from gemmgen.verification.stand_in.driver import Driver
@@ -37,24 +39,22 @@ def _driver() -> Driver:
 
 
 def check_launches(
-    plan: Plan, path: Path, profile: Profile, number: int, beat: Callable[[str], object]
+    plan: Plan,
+    path: Path,
+    profile: Profile,
+    number: int,
+    part: Part,
+    beat: Callable[[str], object],
 ) -> int:
     """How many launches were looked at; raises `Fault` at the first that is wrong."""
     beat("import")
     driver = _driver()
     before = driver.count
-    first = (number + crc32(plan.name.encode())) % profile.every
     try:
         bench = Bench(plan, subject.load(path), driver)
-        for tried in (habits, kernels, rows, comparisons, mishaps, places):
-            for name, step in tried(bench):
-                beat(name)
-                step()
-        for name, step in islice(each_alone(bench), first, None, profile.every):
+        for name, step in part.of(_steps(bench, profile, number)):
             beat(name)
             step()
-        beat(f"drawn calls, seed {number}")
-        _drawn(bench, profile.launches, number)
     except Wrong as wrong:
         raise Fault("failed", str(wrong)) from wrong
     except Exception as error:
@@ -62,6 +62,19 @@ def check_launches(
         where = traceback.format_exception_only(error)[-1].strip()
         raise Fault(fault.status, fault.story or where) from error
     return driver.count - before
+
+
+def _steps(
+    bench: Bench, profile: Profile, number: int
+) -> Iterator[tuple[str, Callable[[], object]]]:
+    """What is tried, by name."""
+    for tried in (habits, kernels, rows, comparisons, mishaps, places, passes):
+        yield from tried(bench)
+    first = (number + crc32(bench.plan.name.encode())) % profile.every
+    yield from islice(each_alone(bench), first, None, profile.every)
+    yield f"drawn calls, seed {number}", partial(
+        _drawn, bench, profile.launches, number
+    )
 
 
 def _drawn(bench: Bench, examples: int, number: int) -> None:

@@ -17,6 +17,7 @@ from gemmgen.schedules import described, schedule_of
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
+from gemmgen.verification.basics.part import WHOLE, Part
 from gemmgen.verification.example.aligned import compile_aligned, jit_function
 from gemmgen.verification.machine.machine_code import (
     Usage,
@@ -63,14 +64,10 @@ class Compiled:
 
 
 def check_kernel(
-    plan: Plan, module: ModuleType, share: tuple[int, int] = (0, 1)
+    plan: Plan, module: ModuleType, part: Part = WHOLE
 ) -> Iterator[Compiled]:
-    """Compile the kernel of a generated module for all its tiles and targets.
-
-    Of so many processes that share them, `share` says which this one is.
-    """
-    first, count = share
-    for target, tile in plan.tiles[first::count]:
+    """Compile the kernel of a generated module for its tiles and targets, or a part."""
+    for target, tile in part.of(plan.tiles):
         kernel = jit_function(module, plan, tile.schedule)
         yield check_tile(plan, kernel, target, tile)
 

@@ -48,6 +48,7 @@ _ALONG = {
     "left mask term dropped": "mask=mask_{}[:, None]",
     "right mask term dropped": "& mask_{}[None, :]",
     "mask dropped": "mask=mask_{})",
+    "cdiv became floor": "tl.cdiv({1}, BLOCK_{1})",
 }
 _WHOLE_MASK = "mask=mask_m[:, None] & mask_n[None, :]"
 """What of a gemv looks for rows, or columns, beyond the last."""
@@ -142,7 +143,7 @@ def _same_in_gemv(
     if len(lone) == 2 and family == "mask dropped" and _WHOLE_MASK in text:
         return _ONE_LINE.format("element")
     for axis in lone:
-        if form and form.format(axis) in text:
+        if form and form.format(axis, axis.upper()) in text:
             return _ONE_LINE.format(_LINES[axis])
     return None
 

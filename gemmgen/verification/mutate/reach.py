@@ -1,29 +1,37 @@
-"""Which statements of shared modules a check of a kernel comes to.
+"""Which statements of shared modules a check of a kernel comes to, and in which steps.
 
-A check that does not come to a statement cannot tell what is wrong there. Modules note
+A step that does not come to a statement cannot tell what is wrong there. Modules note
 it themselves, in a copy with a note before each statement, wherever they are run.
 """
 
 import ast
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from gemmgen.verification.basics.part import STEP, WHOLE, Part
 from gemmgen.verification.faults.host import on_the_host
 
 ALWAYS = 0
 """The place of what may matter wherever its module is imported."""
 Attempt = tuple[str, str]
 """A check, and the kernel that is checked."""
-Reached = Mapping[Attempt, frozenset[int]]
-"""The lines of statements of a module that each attempt comes to."""
+Lines = Mapping[int, frozenset[int]]
+"""By the line of a statement the steps that come to it."""
+Reached = Mapping[Attempt, Lines]
+"""What each attempt comes to of a module."""
+_BEFORE = -1
+"""In place of a step: what is done before the first, which may matter in any."""
 _SUFFIX = ".reached"
 _NOTE = f"""
+from os import environ as _environ
 def _reached(line, known=set()):
-    if line not in known:
-        known.add(line)
+    note = f"{{line}} {{_environ.get({STEP!r}, {_BEFORE})}}\\n"
+    if note not in known:
+        known.add(note)
         with open(__file__ + {_SUFFIX!r}, "a", encoding="utf-8") as file:
-            file.write(f"{{line}}\\n")
+            file.write(note)
     return line
 _reached._dynamo_marked_constant = True
 """
@@ -47,27 +55,40 @@ def noted(source: str) -> str:
     return ast.unparse(ast.fix_missing_locations(module))
 
 
-def lines_reached(folder: Path, name: str) -> frozenset[int]:
-    """The lines that a module of an output folder has noted."""
+def lines_reached(folder: Path, name: str) -> Lines:
+    """What a module of an output folder has noted."""
     notes = folder / (name + _SUFFIX)
     text = notes.read_text(encoding="utf-8") if notes.exists() else ""
-    return frozenset(map(int, text.split()))
+    found: dict[int, set[int]] = defaultdict(set)
+    for line, step in (map(int, note.split()) for note in text.splitlines()):
+        found[line].add(step)
+    return {line: frozenset(steps) for line, steps in found.items()}
 
 
 def most_first(reached: Reached) -> Reached:
     """First what comes to most, then each time to most that none before came to."""
     left, seen = dict(reached), frozenset[int]()
-    found: dict[Attempt, frozenset[int]] = {}
+    found: dict[Attempt, Lines] = {}
     while left:
-        one = max(left, key=lambda one: len(left[one] - seen))
+        one = max(left, key=lambda one: len(left[one].keys() - seen))
         found[one] = left.pop(one)
-        seen |= found[one]
+        seen |= found[one].keys()
     return found
 
 
-def coming_to(place: int, reached: Reached) -> list[Attempt]:
-    """The attempts that come to a place, in their order."""
-    return [one for one, lines in reached.items() if place in (ALWAYS, *lines)]
+def coming_to(place: int, reached: Reached) -> list[tuple[Attempt, Part]]:
+    """What of which attempts comes to a place: first these steps, then all.
+
+    What one step finds out once may be wrong for those after it.
+    """
+    able = [one for one, lines in reached.items() if place in (ALWAYS, *lines)]
+    whole = [(one, WHOLE) for one in able]
+    found = {one: reached[one].get(place, frozenset({_BEFORE})) for one in able}
+    return [
+        (one, Part(only=tuple(sorted(steps))))
+        for one, steps in found.items()
+        if _BEFORE not in steps
+    ] + whole
 
 
 def place_of(source: str, node: ast.AST) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from gemmgen.output.alone import shared_texts, write
 from gemmgen.render.parts import RUNTIME, file_of, stems
 from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.basics.part import WHOLE
 from gemmgen.verification.mutate.host_mutants import device_mutants, host_mutants
 from gemmgen.verification.mutate.mutants import Mutant, mutants
 from gemmgen.verification.mutate.reach import (
@@ -168,8 +169,8 @@ def _of_shared(
         for index, mutant in enumerate(host_mutants(name, text)):
             own, changed = folder / f"{name}{index}", {name: mutant.source}
             checks = [
-                (check, partial(written, own / kernel, plans[kernel], changed))
-                for check, kernel in coming_to(mutant.place, reach[name])
+                (check, partial(written, own / kernel, plans[kernel], changed, part))
+                for (check, kernel), part in coming_to(mutant.place, reach[name])
             ]
             yield _Trial(name, mutant, tuple(checks))
 
@@ -181,7 +182,10 @@ def _of_device(folder: Path, texts: Mapping[str, str]) -> Iterator[_Trial]:
         for index, (function, mutant) in enumerate(device_mutants(first, name, text)):
             own, changed = folder / f"{name}{index}", {name: mutant.source}
             checks = [
-                ("properties", partial(written, own / plan.name, plan, changed, file))
+                (
+                    "properties",
+                    partial(written, own / plan.name, plan, changed, WHOLE, file),
+                )
                 for plan, file in callers_of(name, function)
             ]
             yield _Trial(name, mutant, tuple(checks))

@@ -23,6 +23,7 @@ from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.parse import parse
 from gemmgen.spec.shapes import Layer
 from gemmgen.tables.functions import OPS
+from gemmgen.verification.basics.part import WHOLE, Part
 from gemmgen.verification.run.process import Subject
 
 _SPEC = """
@@ -173,18 +174,21 @@ kernels:
     op: linear
     dtype: fp32
     tiles: {m: 32, n: 32, k: 32}
-    epilogue: |
-      out = alpha[] * gelu(acc + bias[n]) * scale[m] + residual[m, n]
-      gated = out * gate[m, n]
-    outputs: [out, gated]
+    epilogue: alpha[] * gelu(acc + bias[n]) * scale[m] + residual[m, n]
     grad: true
     grad_accumulate: true
     module: true
+  - name: twofold
+    op: linear
+    dtype: bf16
+    tiles: {m: 32, n: 32, k: 32}
+    epilogue: |
+      pre = 2 * acc
+      out = gelu(pre)
+    outputs: {out: bf16, pre: fp32}
+    grad: true
 """
-"""A kernel with a backward, which uses all that such kernels share.
-
-Of two results, each of which may have no gradient.
-"""
+"""Kernels with a backward: of all that such share, and of two results."""
 
 _CALLING = """
 gemmgen: 1
@@ -202,12 +206,13 @@ def trial_plans() -> tuple[Plan, ...]:
     first, *others = (
         plan for text in texts for plan in plans(parse(text.encode(), "self-test"))
     )
-    return first, *costed, *others, _trained()[0]
+    learning = (one for one in _trained() if one.folder == one.name)
+    return first, *costed, *others, *learning
 
 
 @cache
 def _trained() -> tuple[Plan, ...]:
-    """The kernel with a backward, then those of its backward."""
+    """Each kernel with a backward, then those of its backward."""
     return plans(parse(_TRAINED.encode(), "self-test"))
 
 
@@ -243,7 +248,7 @@ def _caller_of(function: str) -> Plan:
 @cache
 def _files(plan: Plan) -> Mapping[str, str]:
     """The package, a kernel and, where it has one, its backward's kernels."""
-    parts = _trained()[1:] if plan.grad else ()
+    parts = [one for one in _trained() if one.folder.startswith(f"{plan.name}/")]
     made = {PACKAGE: render.package([plan.name], [plan.name] * plan.module)}
     for one in (plan, *parts):
         made |= render.files(one, "self-test")
@@ -251,11 +256,15 @@ def _files(plan: Plan) -> Mapping[str, str]:
 
 
 def written(
-    folder: Path, plan: Plan, changed: Mapping[str, str], file: str | None = None
+    folder: Path,
+    plan: Plan,
+    changed: Mapping[str, str],
+    part: Part = WHOLE,
+    file: str | None = None,
 ) -> Subject:
     """A kernel in a folder of its own, with the text of some shared modules changed.
 
-    With a `file`, only the tiles of its schedules are tried.
+    Of its steps a `part` is tried; with a `file`, only the tiles of its schedules.
     """
     alone.write(folder, {**alone.shared_texts(), **_files(plan), **changed})
-    return Subject(plan, folder / file_of(plan), file=file)
+    return Subject(plan, folder / file_of(plan), part=part, file=file)

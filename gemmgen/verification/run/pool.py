@@ -137,7 +137,8 @@ _COMPILE = Run(NO_DEVICE, "quick", 0)
 def _parts(run: Run, subject: Subject, parts: int) -> list[_Task]:
     """One kernel's steps, spread over so many processes."""
     count = max(1, parts)
-    return [_Task(run, replace(subject, share=(i, count))) for i in range(count)]
+    own = [replace(subject.part, first=i, every=count) for i in range(count)]
+    return [_Task(run, replace(subject, part=part)) for part in own]
 
 
 def _joined(parts: Sequence[Outcome]) -> Outcome:

@@ -20,6 +20,7 @@ from typing import Any
 
 from gemmgen.select.plan import Plan
 from gemmgen.verification.basics.outcome import OUT_OF_RESOURCES, TIMED_OUT, Outcome
+from gemmgen.verification.basics.part import WHOLE, Part
 from gemmgen.verification.basics.profiles import PROFILES
 from gemmgen.verification.run.worker import NO_DEVICE, STAND_IN, job
 
@@ -46,14 +47,14 @@ _START = [
 class Subject:
     """A kernel to verify: its plan, its launcher's file, and the spec it comes from.
 
-    `share` is one of so many parts of its steps; with a `file`, only the tiles of its
-    schedules are tried.
+    Of its steps a `part` is done; with a `file`, only the tiles of its schedules are
+    tried.
     """
 
     plan: Plan
     path: Path
     spec: str = "SPEC"
-    share: tuple[int, int] = (0, 1)
+    part: Part = WHOLE
     file: str | None = None
 
     @property
@@ -139,7 +140,7 @@ class Process:
             run.device,
             run.profile,
             run.seed,
-            subject.share,
+            subject.part,
             subject.file,
             environment,
         )

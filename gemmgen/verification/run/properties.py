@@ -51,8 +51,7 @@ def run(trial: Trial, profile: Profile, number: int) -> None:
     if not trial.on_gpu:
         found = [*found, *pipelined(trial.plan, trial.module)]
     found = [one for one in found if trial.file in (None, SCHEDULES[one.schedule].file)]
-    first, count = trial.share
-    for step in list(_steps(trial, found, profile, number))[first::count]:
+    for step in trial.part.of(list(_steps(trial, found, profile, number))):
         step()
 
 

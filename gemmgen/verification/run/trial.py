@@ -14,6 +14,7 @@ import torch
 
 from gemmgen.select.plan import Plan
 from gemmgen.verification.basics.failure import Fault, fault_of
+from gemmgen.verification.basics.part import WHOLE, Part
 from gemmgen.verification.basics.profiles import Profile
 from gemmgen.verification.cases.cases import (
     Case,
@@ -57,17 +58,16 @@ _BACKWARDS = 20
 class Trial:
     """One kernel on one device, and what was found so far.
 
-    `beat` is told every example before it runs, so that a crash has a name. Of so many
-    processes that share a kernel's steps, `share` says which this one is. With a
-    `file`, only the tiles of its schedules are tried. `ran` and `largest` are the
-    schedules that have run and the largest M, N and K.
+    `beat` is told every example before it runs, so that a crash has a name. Of all
+    steps a `part` is done. With a `file`, only the tiles of its schedules are tried.
+    `ran` and `largest` are the schedules that have run and the largest M, N and K.
     """
 
     plan: Plan
     path: Path
     device: torch.device
     beat: Callable[[str], object]
-    share: tuple[int, int] = (0, 1)
+    part: Part = WHOLE
     file: str | None = None
     examples: int = 0
     worst: float = 0.0

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from gemmgen.select.plan import Plan
 from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.basics.part import STEP, Part
 from gemmgen.verification.basics.profiles import PROFILES
 
 NO_DEVICE = "none"
@@ -36,7 +37,7 @@ def job(
     device: str,
     profile: str,
     seed: int,
-    share: tuple[int, int],
+    part: Part,
     file: str | None,
     environment: Mapping[str, str],
 ) -> str:
@@ -49,7 +50,7 @@ def job(
             "device": device,
             "profile": profile,
             "seed": seed,
-            "share": share,
+            "part": asdict(part),
             "file": file,
             "environment": dict(environment),
         }
@@ -75,6 +76,7 @@ def main() -> None:
             interpreter.mend()
             kernel.interpret()
             mended = True
+        os.environ.pop(STEP, None)
         plan = pickle.loads(base64.b64decode(order["plan"]))
         does = {NO_DEVICE: _compiled, STAND_IN: _launched}.get(
             order["device"], _verified
@@ -109,17 +111,16 @@ def _beat(answers: IO[str], text: str) -> None:
 def _compiled(
     plan: Plan, order: dict[str, Any], beat: Callable[[str], object]
 ) -> Outcome:
-    """Compile one kernel for all its tiles and targets, or its share of them."""
+    """Compile one kernel for all its tiles and targets, or a part of them."""
     from gemmgen.select.tuned.tile_text import format_tile
     from gemmgen.verification.basics.failure import fault_of
     from gemmgen.verification.example.subject import load
     from gemmgen.verification.machine.compiled import check_kernel
 
     started = time.monotonic()
-    first, count = order["share"]
-    found, names = [], []
+    found, names, part = [], [], Part(**order["part"])
     try:
-        for one in check_kernel(plan, load(Path(order["path"])), (first, count)):
+        for one in check_kernel(plan, load(Path(order["path"])), part):
             found.append(one)
             names.append(f"{one.target}, {format_tile(one.tile)}")
             beat(f"after {names[-1]}")
@@ -153,7 +154,12 @@ def _launched(
     status, story, count = "passed", "", 0
     try:
         count = check_launches(
-            plan, Path(order["path"]), PROFILES[order["profile"]], order["seed"], beat
+            plan,
+            Path(order["path"]),
+            PROFILES[order["profile"]],
+            order["seed"],
+            Part(**order["part"]),
+            beat,
         )
     except Fault as fault:
         status, story = fault.status, fault.story
@@ -174,13 +180,12 @@ def _verified(
     from gemmgen.verification.run.trial import Trial
 
     started = time.monotonic()
-    first, count = order["share"]
     trial = Trial(
         plan,
         Path(order["path"]),
         torch.device(order["device"]),
         beat,
-        (first, count),
+        Part(**order["part"]),
         order["file"],
     )
     status, story = "passed", ""

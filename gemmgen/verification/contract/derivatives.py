@@ -1,0 +1,223 @@
+"""A kernel under autograd: its own gradients alone, none left out in silence.
+
+And what else of torch differentiates, compiles, profiles or cuts finds the same.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_utils import CrossRefFakeMode
+from torch.autograd import forward_ad
+
+from gemmgen.render.parts import GRAD_EPILOGUE
+from gemmgen.verification.contract.entered import Entered, bits, several
+from gemmgen.verification.contract.told import Told
+from gemmgen.verification.example.cut import check_cut
+from gemmgen.verification.example.one_example import Wrong
+
+_WAYS = 3
+"""Ways to cut a pass: not at all, along rows, along columns."""
+_SIZES = {"m": 6, "n": 10}
+
+
+def _learned(one: Entered, returned: Any) -> None:
+    """Results whose gradient is asked for are in autograd's graph."""
+    if not any(result.requires_grad for result in several(returned)):
+        raise Wrong("no result requires a gradient, though an input does")
+
+
+def _unlearned(what: str, returned: Any) -> None:
+    """Others are not."""
+    if any(result.requires_grad for result in several(returned)):
+        raise Wrong(f"a result requires a gradient {what}")
+
+
+def _derivatives(one: Entered) -> None:
+    """None is computed but a kernel's own gradient, or left out in silence."""
+    calls: tuple[Any, ...] = (one.launcher, one.overload)
+    for call in calls:
+        _unlearned("though no input does", call(*one.inputs))
+    for place, name, tensor in one.tensors():
+        learning = one.with_other(place, tensor.detach().requires_grad_())
+        for call in calls:
+            if one.grad:  # whose values `Trial.gradients` holds to float64
+                _learned(one, call(*learning))
+            else:
+                one.refused("gradient", name, lambda c=call, a=learning: c(*a))  # type: ignore[misc]
+            with torch.no_grad():
+                returned = call(*learning)
+            one.same("without gradients", returned)
+            _unlearned("without gradients", returned)
+        with forward_ad.dual_level():
+            dual = one.with_other(place, forward_ad.make_dual(tensor, tensor))
+            for call in calls:
+                one.refused("tangent", name, lambda c=call, a=dual: c(*a))  # type: ignore[misc]
+
+
+def _once(one: Entered) -> None:
+    """There is no second derivative: it is refused by the kernel's name."""
+    learning, tensors = _all_learning(one)
+    results = several(one.launcher(*learning))
+    given = [result.detach().requires_grad_() for result in results]
+    _refused_twice(
+        one, lambda: torch.autograd.grad(results, tensors, given, create_graph=True)
+    )
+    _, pulled = torch.func.vjp(lambda *some: _called(one, some), *tensors)
+    again = [found for found in pulled(tuple(given)) if found.requires_grad]
+    _refused_twice(one, lambda: torch.autograd.grad(again[0].sum(), tensors))
+
+
+def _refused_twice(one: Entered, call: Callable[[], object]) -> None:
+    wanted = f"{one.launcher.__name__} has no second derivative"
+    try:
+        call()
+    except RuntimeError as error:
+        if not str(error).startswith(wanted):
+            raise Wrong(f"a second derivative: not '{wanted}…': {error}") from error
+    else:
+        raise Wrong("a second derivative: accepted")
+
+
+def _by_functions(one: Entered) -> None:
+    """`torch.func` finds the gradients that autograd does."""
+    learning, tensors = _all_learning(one)
+    wanted = _gradients(one.launcher, learning)
+    plain = [tensor.detach() for tensor in tensors]
+    results, pulled = torch.func.vjp(lambda *some: _called(one, some), *plain)
+    one.same("under torch.func", results)
+    _same_gradients("under torch.func", pulled(results), wanted)
+
+
+def _none_given(one: Entered) -> None:
+    """Where no result has a gradient, no input gets one."""
+    learning, tensors = _all_learning(one)
+    results = [_Silent.apply(result) for result in several(one.launcher(*learning))]
+    given = [torch.ones_like(result) for result in results]
+    found = torch.autograd.grad(results, tensors, given, allow_unused=True)
+    if any(grad is not None for grad in found):
+        raise Wrong("a gradient of results that got none")
+
+
+class _Silent(torch.autograd.Function):  # type: ignore[misc]
+    """What has a value and passes no gradient on."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        """The value."""
+        return value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> None:
+        """None."""
+
+
+def _seen(one: Entered) -> None:
+    """Modes and profilers are told of what its backward launches."""
+    learning, _ = _all_learning(one)
+    with Told() as told:
+        _gradients(one.launcher, learning)
+    own = one.overload.namespace  # begins those of its folder too
+    names = {str(func.name()) for func in told.seen if hasattr(func, "name")}
+    seen = {name for name in names if name.startswith(own)}
+    with torch.profiler.profile() as profile:
+        _gradients(one.launcher, learning)
+    profiled = {event.name for event in profile.events()}
+    passed = _pass_of(one)
+    launched = {passed.overload.name()} if passed else set()
+    for who, found in (("a mode", seen), ("a profiler", profiled)):
+        if len(seen) < 2 or not launched | seen <= found:
+            raise Wrong(f"{who} is told of {sorted(found & (seen | launched))}")
+
+
+def _pass_of(one: Entered) -> Any:
+    """The pass of its backward, if it has one."""
+    place = sys.modules.get(f"{one.launcher.__module__}.{GRAD_EPILOGUE}")
+    return getattr(place, GRAD_EPILOGUE.upper(), None)
+
+
+def _pass_cut(one: Entered) -> None:
+    """In each way in which DTensor may cut a pass, parts make it up."""
+    passed = _pass_of(one)
+    if passed is None:
+        return
+    inputs = [
+        torch.randn([_SIZES[axis] for axis in axes], device=one.device) if axes else 0.5
+        for axes in passed.inputs.values()
+    ]
+    every = 2 ** len(passed.results) - 1
+    sharding = sys.modules[type(passed.axes).__module__]
+    given = (sharding, passed.axes, lambda *each: several(passed.overload(*each)))
+    if (ways := check_cut(*given, [*inputs, every])) != _WAYS:
+        raise Wrong(f"{ways} ways to cut a pass")
+
+
+def _trained(one: Entered) -> None:
+    """Its gradients are the same compiled; torch checks their graph."""
+    learning, _ = _all_learning(one)
+    torch._dynamo.reset()
+    compiled = torch.compile(one.launcher, backend="aot_eager", fullgraph=True)
+    plain, traced = (_gradients(call, learning) for call in (one.launcher, compiled))
+    _same_gradients("compiled", traced, plain)
+    try:
+        with CrossRefFakeMode():  # every operator beside what it is without memory
+            _gradients(one.launcher, learning)
+            for place, _, tensor in one.tensors():
+                alone = one.with_other(place, tensor.detach().requires_grad_())
+                _gradients(one.launcher, alone)
+        torch.library.opcheck(one.overload, learning)
+    except Exception as error:
+        raise Wrong(f"traced with gradients: {error}") from error
+
+
+def _same_gradients(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> None:
+    for got, want in zip(found, wanted, strict=True):
+        if not torch.equal(bits(got), bits(want)):
+            raise Wrong(f"{what}: other gradients than a plain call's")
+
+
+def _all_learning(one: Entered) -> tuple[list[Any], list[Tensor]]:
+    """The arguments, of which every tensor learns, and these tensors."""
+    every = [
+        given.detach().requires_grad_() if isinstance(given, Tensor) else given
+        for given in one.inputs
+    ]
+    return every, [given for given in every if isinstance(given, Tensor)]
+
+
+def _called(one: Entered, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The results of a call with these tensors."""
+    left = iter(tensors)
+    every = [next(left) if isinstance(x, Tensor) else x for x in one.inputs]
+    return tuple(several(one.launcher(*every)))
+
+
+def _gradients(call: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Tensor]:
+    """The gradients from results as those of results; zeros where there is none."""
+    learning = [one for one in inputs if isinstance(one, Tensor) and one.requires_grad]
+    results = several(call(*inputs))
+    given = [one.detach() for one in results]
+    found = torch.autograd.grad(results, learning, given, allow_unused=True)
+    return [
+        torch.zeros_like(one) if made is None else made
+        for one, made in zip(learning, found, strict=True)
+    ]
+
+
+_OF_KERNELS_THAT_LEARN = (
+    _trained,
+    _once,
+    _by_functions,
+    _none_given,
+    _seen,
+    _pass_cut,
+)
+
+
+def check_derivatives(one: Entered) -> None:
+    """Raise `Wrong` for what is not as it must be."""
+    _derivatives(one)
+    for check in _OF_KERNELS_THAT_LEARN if one.grad else ():
+        check(one)
