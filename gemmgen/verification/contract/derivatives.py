@@ -65,6 +65,8 @@ def _once(one: Entered) -> None:
     _refused_twice(
         one, lambda: torch.autograd.grad(results, tensors, given, create_graph=True)
     )
+    if one.launcher.gradient.forward is not None:
+        return  # refuses tensors that learn beyond torch.func
     _, pulled = torch.func.vjp(lambda *some: _called(one, some), *tensors)
     again = [found for found in pulled(tuple(given)) if found.requires_grad]
     _refused_twice(one, lambda: torch.autograd.grad(again[0].sum(), tensors))

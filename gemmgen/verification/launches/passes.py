@@ -1,6 +1,6 @@
 """The pass of a backward on the stand-in: launched again as it is by Triton's entry."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
@@ -118,17 +118,12 @@ class _Pass:
             if (values[f"{name}_ptr"] is not None) != (name in wanted):
                 raise Wrong(f"{name} is {values[f'{name}_ptr']}, wanted: {wanted}")
         for (name, axes), value in zip(self.kernel.inputs.items(), given, strict=True):
-            place = values[f"{name}_ptr"] if axes else values[name]
-            if place != (value.data_ptr() if isinstance(value, Tensor) else value):
-                raise Wrong(f"{name} is passed as {place}")
-            steps = tuple(values[stride_name(name, axis)] for axis in axes)
-            if isinstance(value, Tensor) and steps != value.stride():
-                raise Wrong(f"strides of {name} are passed as {steps}")
+            _held(name, axes, value, values)
         first = _first(given)
         if (values["M"], values["N"]) != first.shape:
             raise Wrong(f"sizes are passed as {values['M']} and {values['N']}")
-        (m, n), sides = first.shape, (values["BLOCK_M"], values["BLOCK_N"])
-        rows, columns = triton.cdiv(m, sides[0]), triton.cdiv(n, sides[1])
+        rows = triton.cdiv(values["M"], values["BLOCK_M"])
+        columns = triton.cdiv(values["N"], values["BLOCK_N"])
         across, down = one.grid[:2]
         sms = subject.runtime(self.bench.module, "support").num_sms(first.device)
         full = subject.runtime(self.bench.module, "gradients.elementwise").PROGRAMS
@@ -138,8 +133,22 @@ class _Pass:
 
 
 def _first(given: Sequence[Any]) -> Tensor:
-    """The first input that is there, a matrix."""
-    return next(one for one in given if isinstance(one, Tensor))
+    """The first matrix of those that are read, whose sizes are the pass's."""
+    return next(one for one in given if one is not None)
+
+
+def _held(name: str, axes: str, value: Any, values: Mapping[str, Any]) -> None:
+    """Hold what a launch passes against one input: a tensor, a number, or nothing."""
+    if not isinstance(value, Tensor):
+        passed = values[name if value is not None else f"{name}_ptr"]
+        if passed != value:
+            raise Wrong(f"{name} is passed as {passed}")
+        return
+    if values[f"{name}_ptr"] != value.data_ptr():
+        raise Wrong(f"{name} is passed as {values[f'{name}_ptr']}")
+    steps = tuple(values[stride_name(name, axis)] for axis in axes)
+    if steps != value.stride():
+        raise Wrong(f"strides of {name} are passed as {steps}")
 
 
 def _again(one: _Pass, sizes: tuple[int, int], wanted: set[str]) -> None:
@@ -159,12 +168,13 @@ def _again(one: _Pass, sizes: tuple[int, int], wanted: set[str]) -> None:
 
 
 def _told_apart(one: _Pass) -> None:
-    """Passes that differ in one thing are told apart, in a missing input too."""
+    """Passes that differ in one thing are told apart."""
     one.renew()
     usual = one.inputs(_USUAL)
     others = [(usual, wanted) for wanted in one.choices]
     for at, value in enumerate(usual):
-        for other in (*_others(value), *[None] * (at < one.kernel.optional)):
+        left_out = [None] * (1 < one.kernel.optional > at)
+        for other in (*left_out, *_others(value)):
             changed = [*usual[:at], other, *usual[at + 1 :]]
             others.append((changed, one.choices[0]))
     for given, wanted in others * 2:

@@ -174,21 +174,21 @@ kernels:
     op: linear
     dtype: fp32
     tiles: {m: 32, n: 32, k: 32}
-    epilogue: alpha[] * gelu(acc + bias[n]) * scale[m] + residual[m, n]
+    epilogue: |
+      out = alpha[] * gelu(acc + bias[n]) * scale[m] + residual[m, n]
+      gated = out * gate[m, n]
+    outputs: [out, gated]
     grad: true
     grad_accumulate: true
     module: true
-  - name: twofold
+  - name: lone
     op: linear
     dtype: bf16
     tiles: {m: 32, n: 32, k: 32}
-    epilogue: |
-      pre = 2 * acc
-      out = gelu(pre)
-    outputs: {out: bf16, pre: fp32}
+    epilogue: gelu(acc)
     grad: true
 """
-"""Kernels with a backward: of all that such share, and of two results."""
+"""Kernels with a backward: all that such share, of two results, and of one."""
 
 _CALLING = """
 gemmgen: 1
