@@ -31,10 +31,10 @@ from gemmgen.verification.launches.oracle import (
     check_matrices,
     check_returned,
 )
-from gemmgen.verification.launches.workspaces import Workspaces
 from gemmgen.verification.stand_in.driver import Driver, Launched
 from gemmgen.verification.stand_in.executed import run
 from gemmgen.verification.stand_in.record import difference
+from gemmgen.verification.stand_in.workspaces import Workspaces
 
 _CAPTURING = 1000
 """What is added to a stream's handle while it is captured."""

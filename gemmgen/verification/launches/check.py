@@ -19,11 +19,12 @@ from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.launches.comparisons import comparisons
+from gemmgen.verification.launches.gradients.learning import learning
+from gemmgen.verification.launches.gradients.passes import passes
 from gemmgen.verification.launches.habits import habits
 from gemmgen.verification.launches.kernels import kernels
 from gemmgen.verification.launches.machine import each_alone, machine
 from gemmgen.verification.launches.mishaps import mishaps
-from gemmgen.verification.launches.passes import passes
 from gemmgen.verification.launches.places import places
 from gemmgen.verification.launches.rows import rows
 from gemmgen.verification.stand_in.driver import Driver
@@ -68,7 +69,16 @@ def _steps(
     bench: Bench, profile: Profile, number: int
 ) -> Iterator[tuple[str, Callable[[], object]]]:
     """What is tried, by name."""
-    for tried in (habits, kernels, rows, comparisons, mishaps, places, passes):
+    for tried in (
+        habits,
+        kernels,
+        rows,
+        comparisons,
+        mishaps,
+        places,
+        learning,
+        passes,
+    ):
         yield from tried(bench)
     first = (number + crc32(bench.plan.name.encode())) % profile.every
     yield from islice(each_alone(bench), first, None, profile.every)

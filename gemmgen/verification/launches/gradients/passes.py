@@ -11,7 +11,6 @@ import triton
 from torch import Tensor
 
 from gemmgen.render.parts import GRAD_EPILOGUE
-from gemmgen.runtime.tile import stride_name
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
@@ -146,7 +145,8 @@ def _held(name: str, axes: str, value: Any, values: Mapping[str, Any]) -> None:
         return
     if values[f"{name}_ptr"] != value.data_ptr():
         raise Wrong(f"{name} is passed as {values[f'{name}_ptr']}")
-    steps = tuple(values[stride_name(name, axis)] for axis in axes)
+    places = [f"stride_{name}{'_' * (len(name) > 1)}{axis}" for axis in axes]
+    steps = tuple(values[place] for place in places)
     if steps != value.stride():
         raise Wrong(f"strides of {name} are passed as {steps}")
 

@@ -1,0 +1,1 @@
+"""What launchers of kernels with gradients do, on the stand-in."""
