@@ -69,6 +69,11 @@ def main(folder: Path, spec: Path, *names: str) -> None:
                 loss = launcher(*given).square().sum()
                 again = said(torch.autograd.grad, loss, given[0], create_graph=True)
                 assert "no second derivative" in again, again
+            wrong = [given[0].float(), *given[1:]]
+            for call in (launcher, launcher.operator.overload):
+                told = said(call, *wrong)
+                assert told.startswith(f"{plan.name}: "), told  # not its forward's
+                assert f"{plan.argument_names[0]} must be" in told, told
             with torch.no_grad():
                 plain = launcher(*given)
                 first = plain if len(plan.results) == 1 else plain[0]

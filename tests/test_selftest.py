@@ -1,7 +1,7 @@
 """What the self-test makes of its mutants, with checks that are played."""
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from gemmgen.verification.faults.host import host_families, on_the_host
 from gemmgen.verification.mutate import host_excuses, selftest
 from gemmgen.verification.mutate.host_mutants import host_mutants, on_the_device
 from gemmgen.verification.mutate.mutants import Mutant, mutants, mutated
-from gemmgen.verification.mutate.reach import noted
+from gemmgen.verification.mutate.reach import BEFORE, noted
 from gemmgen.verification.mutate.selftest import Kill, kill_table, self_test
 from gemmgen.verification.mutate.shared_trial import callers_of, trial_plans, written
 from gemmgen.verification.run.pool import run_launches, run_properties
@@ -32,8 +32,8 @@ from tests import folders
 
 TRIED = trial_plans()[-4:-2]
 ROW_DOT = ("_runtime/device.py", "row_dot")
-EVERY = frozenset(range(1000))
-"""The lines of any module."""
+EVERY = dict.fromkeys(range(1000), frozenset({BEFORE}))
+"""The lines of any module, to which a process comes before its steps."""
 Check = Callable[[str, Subject], bool]
 
 
@@ -152,13 +152,15 @@ def test_what_no_check_comes_to_survives_untried(
         if not one.equivalent and f"line {one.place} " in one.name
     )  # fmt: skip
 
-    def reached(folder: Path, name: str) -> frozenset[int]:
+    others = {one: steps for one, steps in EVERY.items() if one != line}
+
+    def reached(folder: Path, name: str) -> Mapping[int, frozenset[int]]:
         one = folder.parent.name == "launches" and folder.name == last
-        return EVERY if one else EVERY - {line}
+        return EVERY if one else others
 
     monkeypatch.setattr(selftest, "lines_reached", reached)
     _, some = self_test([], "cpu", "quick", 0, None, SHARED)
-    monkeypatch.setattr(selftest, "lines_reached", lambda *_: EVERY - {line})
+    monkeypatch.setattr(selftest, "lines_reached", lambda *_: others)
     before = len(asked)
     (outcome,), none = self_test([], "cpu", "quick", 0, None, SHARED)
     away = [one for one in none if not one.reached]

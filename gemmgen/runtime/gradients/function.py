@@ -47,7 +47,19 @@ class Gradient:
         if out is not None:
             named = zip(names, inputs, strict=True)
             refuse_out(self.kernel, next(n for n, one in named if requires_grad(one)))
-        return self.apply(self.forward or launcher, inputs)
+        try:
+            return self.apply(self.forward or launcher, inputs)
+        except ValueError:
+            self.refuse(launcher.__wrapped__, inputs)
+            raise
+
+    def refuse(self, launcher: Any, inputs: Sequence[Any]) -> None:
+        """Raise what the launcher says of inputs by its own name, not the forward's."""
+        try:
+            with torch.no_grad():
+                launcher(*inputs)
+        except ValueError as error:
+            raise error from None
 
     def apply(self, launcher: Any, inputs: Sequence[Any]) -> Any:
         """Call a launcher, or the `forward`, as a node of autograd's graph."""

@@ -116,6 +116,14 @@ class Operator(Entry):
                     f"{self.kernel}: {name} must not require a gradient on the meta "
                     "device: call it elsewhere, or under torch.no_grad()"
                 )
+        try:
+            return self.through_autograd(keys, inputs)
+        except ValueError:
+            self.gradient.refuse(self.fake, inputs)
+            raise
+
+    def through_autograd(self, keys: Any, inputs: Sequence[Any]) -> Any:
+        """Call the forward as a node of autograd's graph."""
         forward = self.gradient.forward
         operator = self if forward is None else forward.operator
         if not in_transform():

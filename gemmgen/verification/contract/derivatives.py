@@ -5,6 +5,7 @@ And what else of torch differentiates, compiles, profiles or cuts finds the same
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -55,6 +56,15 @@ def _derivatives(one: Entered) -> None:
             dual = one.with_other(place, forward_ad.make_dual(tensor, tensor))
             for call in calls:
                 one.refused("tangent", name, lambda c=call, a=dual: c(*a))  # type: ignore[misc]
+
+
+def _wrong(one: Entered) -> None:
+    """A wrong argument is refused by the kernel's name, where others learn too."""
+    learning, _ = _all_learning(one)
+    for place, name, tensor in one.tensors():
+        wrong = [*learning[:place], tensor.int(), *learning[place + 1 :]]
+        for call in (one.launcher, one.overload):
+            one.refused("int32 beside what learns", name, partial(call, *wrong))
 
 
 def _once(one: Entered) -> None:
@@ -210,6 +220,7 @@ def _gradients(call: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Tens
 
 _OF_KERNELS_THAT_LEARN = (
     _trained,
+    _wrong,
     _once,
     _by_functions,
     _none_given,

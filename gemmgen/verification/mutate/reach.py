@@ -21,13 +21,13 @@ Lines = Mapping[int, frozenset[int]]
 """By the line of a statement the steps that come to it."""
 Reached = Mapping[Attempt, Lines]
 """What each attempt comes to of a module."""
-_BEFORE = -1
+BEFORE = -1
 """In place of a step: what is done before the first, which may matter in any."""
 _SUFFIX = ".reached"
 _NOTE = f"""
 from os import environ as _environ
 def _reached(line, known=set()):
-    note = f"{{line}} {{_environ.get({STEP!r}, {_BEFORE})}}\\n"
+    note = f"{{line}} {{_environ.get({STEP!r}, {BEFORE})}}\\n"
     if note not in known:
         known.add(note)
         with open(__file__ + {_SUFFIX!r}, "a", encoding="utf-8") as file:
@@ -83,11 +83,11 @@ def coming_to(place: int, reached: Reached) -> list[tuple[Attempt, Part]]:
     """
     able = [one for one, lines in reached.items() if place in (ALWAYS, *lines)]
     whole = [(one, WHOLE) for one in able]
-    found = {one: reached[one].get(place, frozenset({_BEFORE})) for one in able}
+    found = {one: reached[one].get(place, frozenset({BEFORE})) for one in able}
     return [
         (one, Part(only=tuple(sorted(steps))))
         for one, steps in found.items()
-        if _BEFORE not in steps
+        if BEFORE not in steps
     ] + whole
 
 
