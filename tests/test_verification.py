@@ -264,7 +264,10 @@ def test_mutants_differ_from_the_kernel_and_from_each_other(spec: Path) -> None:
 
 
 def test_masks_of_columns_are_for_those_with_several_in_a_program() -> None:
-    """Of gemv: a table whose programs have one column each needs no mask of columns."""
+    """Of gemv: a table whose programs have one column each needs no mask of columns.
+
+    Nor does it matter there how the last column of a program is counted.
+    """
     excused = {}
     for plan in load(ROOT / "spec.yaml"):
         if plan.name in ("gemm_nn_bf16", "gemm_nt_bf16"):
@@ -273,4 +276,5 @@ def test_masks_of_columns_are_for_those_with_several_in_a_program() -> None:
             excused[widths == {1}] = [
                 one.family for one in found if "each column" in (one.equivalent or "")
             ]
-    assert excused == {True: ["right mask term dropped"], False: []}
+    alike = ["right mask term dropped", "cdiv became floor"]
+    assert excused == {True: alike, False: []}
