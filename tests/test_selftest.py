@@ -30,7 +30,7 @@ from gemmgen.verification.run.pool import run_launches, run_properties
 from gemmgen.verification.run.process import Subject
 from tests import folders
 
-TRIED = trial_plans()[-4:-2]
+TRIED = trial_plans()[-5:-3]
 ROW_DOT = ("_runtime/device.py", "row_dot")
 EVERY = dict.fromkeys(range(1000), frozenset({BEFORE}))
 """The lines of any module, to which a process comes before its steps."""

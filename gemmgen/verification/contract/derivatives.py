@@ -19,6 +19,7 @@ from gemmgen.verification.contract.told import Told
 from gemmgen.verification.example.cut import check_cut
 from gemmgen.verification.example.one_example import Wrong
 
+_FACTORS = 2
 _WAYS = 3
 """Ways to cut a pass: not at all, along rows, along columns."""
 _SIZES = {"m": 6, "n": 10}
@@ -77,9 +78,14 @@ def _once(one: Entered) -> None:
     )
     if one.launcher.gradient.forward is not None:
         return  # refuses tensors that learn beyond torch.func
-    _, pulled = torch.func.vjp(lambda *some: _called(one, some), *tensors)
-    again = [found for found in pulled(tuple(given)) if found.requires_grad]
-    _refused_twice(one, lambda: torch.autograd.grad(again[0].sum(), tensors))
+    for at in (*range(_FACTORS), len(tensors)):  # of A, B and the results' gradients
+        own = [x.detach().requires_grad_(i == at) for i, x in enumerate(tensors)]
+        given = [x.detach().requires_grad_(at == len(tensors)) for x in results]
+        _, pulled = torch.func.vjp(lambda *some: _called(one, some), *own)
+        found = sum(grad.double().sum() for grad in pulled(tuple(given)))
+        if not found.requires_grad:
+            raise Wrong("a second derivative is left out in silence")
+        _refused_twice(one, found.backward)
 
 
 def _refused_twice(one: Entered, call: Callable[[], object]) -> None:
@@ -150,13 +156,23 @@ def _pass_of(one: Entered) -> Any:
     return getattr(place, GRAD_EPILOGUE.upper(), None)
 
 
+def _between_1_and_2(shape: Sequence[int], source: torch.Generator) -> Tensor:
+    """Values whose sums do not cancel, so that parts of them round as the whole."""
+    return 1 + torch.rand(shape, generator=source)
+
+
 def _pass_cut(one: Entered) -> None:
     """In each way in which DTensor may cut a pass, parts make it up."""
     passed = _pass_of(one)
     if passed is None:
         return
+    source = torch.Generator().manual_seed(0)
     inputs = [
-        torch.randn([_SIZES[axis] for axis in axes], device=one.device) if axes else 0.5
+        (
+            _between_1_and_2([_SIZES[axis] for axis in axes], source).to(one.device)
+            if axes
+            else 0.5
+        )
         for axes in passed.inputs.values()
     ]
     every = 2 ** len(passed.results) - 1

@@ -18,7 +18,10 @@ from gemmgen.verification.example.one_example import Wrong
 
 _PARTS = 2
 _ROUNDINGS = 4
-"""That a sum of parts may differ by: parts are rounded, and what they are made of."""
+"""Of the largest, by which a sum of parts may differ: parts are rounded, and terms.
+
+Of an element's own size it may be more, for terms may cancel.
+"""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,7 @@ def _made_up(parts: Sequence[Tensor], how: Any, want: Tensor) -> bool:
     elif isinstance(how, Partial):
         found = torch.stack(list(parts)).double().sum(0)
         sizes = torch.stack(list(parts)).double().abs().sum(0)
-        within = _ROUNDINGS * torch.finfo(want.dtype).eps * sizes
+        within = _ROUNDINGS * torch.finfo(want.dtype).eps * sizes.max()
     if found.shape != want.shape:
         return False
     alike = found == want.double()

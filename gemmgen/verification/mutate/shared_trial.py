@@ -187,8 +187,9 @@ kernels:
     tiles: {m: 32, n: 32, k: 32}
     epilogue: gelu(acc)
     grad: true
+  - {name: bare, op: linear, dtype: bf16, tiles: {m: 32, n: 32, k: 32}, grad: true}
 """
-"""Kernels with a backward: all that such share, of two results, and of one."""
+"""Kernels with a backward: all that such share, of two results; of one; of no pass."""
 
 _CALLING = """
 gemmgen: 1
