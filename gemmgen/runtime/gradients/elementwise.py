@@ -172,12 +172,13 @@ class Elementwise(Entry):
         stored: Sequence[torch.Tensor | None],
     ) -> None:
         """Launch the kernel; repeat the launch for arguments of a known signature."""
+        missing = [i for i in range(self.optional) if given[i] is None]
+        present = [one for one in given if one is not None] if missing else given
         try:
-            key, addresses = call_key([one for one in given if one is not None])
+            key, addresses = call_key(present)
         except (AttributeError, OverflowError, RuntimeError, TypeError):
             run(self.planned(sizes, given, stored))
             return
-        missing = [i for i in range(self.optional) if given[i] is None]
         key = (*key, *missing, *(one if one is None else one.shape for one in stored))
         device, replay = self.replays.get(key, (None, None))
         if replay and device == current_device() and not hooked():

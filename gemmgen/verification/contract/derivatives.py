@@ -20,6 +20,7 @@ from gemmgen.verification.example.cut import check_cut
 from gemmgen.verification.example.one_example import Wrong
 
 _FACTORS = 2
+"""A and B, the first tensors of a call."""
 _WAYS = 3
 """Ways to cut a pass: not at all, along rows, along columns."""
 _SIZES = {"m": 6, "n": 10}

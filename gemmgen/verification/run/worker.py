@@ -148,7 +148,7 @@ def _launched(
 ) -> Outcome:
     """Check what a launcher launches."""
     from gemmgen.verification.basics.failure import Fault
-    from gemmgen.verification.launches.check import check_launches
+    from gemmgen.verification.run.launches import check_launches
 
     started = time.monotonic()
     status, story, count = "passed", "", 0

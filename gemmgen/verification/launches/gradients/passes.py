@@ -11,6 +11,7 @@ import triton
 from torch import Tensor
 
 from gemmgen.render.parts import GRAD_EPILOGUE
+from gemmgen.tables.layouts import strides_of
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.launches.bench import Bench
@@ -145,8 +146,7 @@ def _held(name: str, axes: str, value: Any, values: Mapping[str, Any]) -> None:
         return
     if values[f"{name}_ptr"] != value.data_ptr():
         raise Wrong(f"{name} is passed as {values[f'{name}_ptr']}")
-    places = [f"stride_{name}{'_' * (len(name) > 1)}{axis}" for axis in axes]
-    steps = tuple(values[place] for place in places)
+    steps = tuple(values[place] for place in strides_of(name, axes))
     if steps != value.stride():
         raise Wrong(f"strides of {name} are passed as {steps}")
 
