@@ -21,7 +21,7 @@ from gemmgen.base.files import blamed
 from gemmgen.output import builder
 from gemmgen.output.builder import Report, build, check, outputs
 from gemmgen.output.job import source_name
-from gemmgen.render.meanings import NameTaken
+from gemmgen.render.names.meanings import NameTaken
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tuned.tuning_file import tunings_for
 from gemmgen.spec.shapes import Shape

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch.autograd import gradcheck
 
-from gemmgen.render.parts import file_of
+from gemmgen.render.names.parts import file_of
 from gemmgen.select.plan import Plan, load
 from gemmgen.tables.operations import OPERATIONS
 from gemmgen.verification.basics.failure import Fault

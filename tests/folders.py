@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gemmgen.output import alone
 from gemmgen.render import render
-from gemmgen.render.parts import file_of, stems
+from gemmgen.render.names.parts import file_of, stems
 from gemmgen.select.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent

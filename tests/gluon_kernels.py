@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from gemmgen.render.parts import ROLES, file_of
+from gemmgen.render.names.parts import ROLES, file_of
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.basics.failure import Fault
 from gemmgen.verification.basics.part import WHOLE

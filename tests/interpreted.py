@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from gemmgen.render.parts import file_of
+from gemmgen.render.names.parts import file_of
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.cases.cases import Case, numbers
 from gemmgen.verification.example import one_example, subject

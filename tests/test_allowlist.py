@@ -8,7 +8,7 @@ import pytest
 from gemmgen.base.errors import SpecErrors
 from gemmgen.gate.allowlist import NotAllowed, check_module
 from gemmgen.render import render
-from gemmgen.render.parts import MODULE, public
+from gemmgen.render.names.parts import MODULE, public
 from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse
 from tests import folders

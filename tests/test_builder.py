@@ -17,7 +17,7 @@ from gemmgen.output.builder import Report, build, check, outputs
 from gemmgen.output.changes import Refused, State
 from gemmgen.output.folder import LOCK, PACKAGE, SHARED
 from gemmgen.output.job import source_name
-from gemmgen.render.parts import header_name
+from gemmgen.render.names.parts import header_name
 
 IDENTITY = Epilogue((Statement("c", Name("acc"), ("m", "n")),), (), ("acc",))
 

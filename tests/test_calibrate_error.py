@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from gemmgen.render import render  # noqa: E402
-from gemmgen.render.parts import file_of, stems  # noqa: E402
+from gemmgen.render.names.parts import file_of, stems  # noqa: E402
 from tests import scripts  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -135,7 +135,7 @@ from gemmgen.tables.operations import OPERATIONS
 OPERATIONS["gated_linear"] = replace(OPERATIONS["gated_linear"], built=True)
 from gemmgen.output import alone
 from gemmgen.render import render
-from gemmgen.render.parts import file_of
+from gemmgen.render.names.parts import file_of
 from gemmgen.select.plan import load
 from gemmgen.verification.cases.cases import Case
 from gemmgen.verification.example import one_example, subject

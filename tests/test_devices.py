@@ -13,7 +13,7 @@ import torch
 from gemmgen.cost.resources import shared_memory, why_not_compiled
 from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.output import builder
-from gemmgen.render.parts import file_of
+from gemmgen.render.names.parts import file_of
 from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.plan import load

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.output.alone import shared_texts
-from gemmgen.render.parts import ROLES, file_of
+from gemmgen.render.names.parts import ROLES, file_of
 from gemmgen.verification.faults.pipelines import pipeline_families
 from gemmgen.verification.gluon.policies import POLICIES
 from gemmgen.verification.mutate.shared_trial import trial_plans

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from gemmgen.base.errors import SpecErrors
 from gemmgen.gate.allowlist import check_module
 from gemmgen.render import render
-from gemmgen.render.parts import file_of, public, stems
+from gemmgen.render.names.parts import file_of, public, stems
 from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse
 from tests import forked

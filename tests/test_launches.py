@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from gemmgen.output import alone
-from gemmgen.render.parts import RUNTIME
+from gemmgen.render.names.parts import RUNTIME
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.faults.host import host_families, on_the_host

@@ -8,7 +8,7 @@ from gemmgen.base.names import class_name
 from gemmgen.output import builder
 from gemmgen.problem.layer import Layer
 from gemmgen.render import render
-from gemmgen.render.meanings import NameTaken
+from gemmgen.render.names.meanings import NameTaken
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
 from tests.cases import names_in, said_by

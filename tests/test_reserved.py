@@ -6,7 +6,7 @@ import pytest
 
 from gemmgen.gate.allowlist import bound_names
 from gemmgen.gate.reserved import is_reserved
-from gemmgen.render.parts import stems
+from gemmgen.render.names.parts import stems
 from gemmgen.select.plan import Plan, load
 from gemmgen.tables.functions import OPS
 from tests import folders

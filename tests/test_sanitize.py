@@ -22,7 +22,7 @@ from gemmgen.cli.main import main
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.output import builder
 from gemmgen.output.alone import shared_texts
-from gemmgen.render.parts import ROLES, file_of
+from gemmgen.render.names.parts import ROLES, file_of
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select import plan
 from gemmgen.verification.basics.outcome import Outcome

@@ -11,7 +11,7 @@ import pytest
 from gemmgen.output import alone
 from gemmgen.output.folder import SHARED
 from gemmgen.render import render
-from gemmgen.render.parts import LAUNCHER, file_of
+from gemmgen.render.names.parts import LAUNCHER, file_of
 from gemmgen.runtime.table import best
 from gemmgen.runtime.tile import Tile
 from gemmgen.select.plan import load

@@ -11,7 +11,7 @@ from gemmgen import api
 from gemmgen.base.errors import SpecErrors
 from gemmgen.cost.resources import fits, shared_memory, threads, why_not_compiled
 from gemmgen.hardware.targets import TARGETS
-from gemmgen.render.parts import file_of
+from gemmgen.render.names.parts import file_of
 from gemmgen.schedules.parts.tile import FILL, Tile
 from gemmgen.schedules.warp_specialized import consumers, takes_turns
 from gemmgen.select.plan import Plan, load

@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 
 from gemmgen import api  # noqa: E402
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
-from gemmgen.render.parts import file_of  # noqa: E402
+from gemmgen.render.names.parts import file_of  # noqa: E402
 from gemmgen.schedules import (  # noqa: E402
     SCHEDULES,
     described,

@@ -13,7 +13,7 @@ from hypothesis.errors import FlakyFailure
 
 from gemmgen.cli.main import main
 from gemmgen.output import builder
-from gemmgen.render.parts import file_of, stems
+from gemmgen.render.names.parts import file_of, stems
 from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import load
 from gemmgen.verification.basics.failure import fault_of

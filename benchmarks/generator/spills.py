@@ -33,7 +33,7 @@ import triton  # noqa: E402
 
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
 from gemmgen.output import alone  # noqa: E402
-from gemmgen.render.parts import file_of  # noqa: E402
+from gemmgen.render.names.parts import file_of  # noqa: E402
 from gemmgen.select.plan import Plan, plans  # noqa: E402
 from gemmgen.select.tuned.tile_text import format_tile, parse_tile  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402

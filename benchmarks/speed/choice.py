@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from gemmgen.measurement import Device, Gpu, environment, problem, race  # noqa: E402
-from gemmgen.render.parts import file_of  # noqa: E402
+from gemmgen.render.names.parts import file_of  # noqa: E402
 from gemmgen.select.plan import Plan, load  # noqa: E402
 from gemmgen.spec.shapes import Shape  # noqa: E402
 from gemmgen.verification.example import subject  # noqa: E402

@@ -30,7 +30,7 @@ import torch  # noqa: E402
 
 from gemmgen.benchmark.results import geometric_mean  # noqa: E402
 from gemmgen.measurement import Gpu, environment, problem, race  # noqa: E402
-from gemmgen.render.parts import file_of  # noqa: E402
+from gemmgen.render.names.parts import file_of  # noqa: E402
 from gemmgen.select.plan import Plan, load  # noqa: E402
 from gemmgen.spec.shapes import Shape  # noqa: E402
 from gemmgen.verification.example import subject  # noqa: E402

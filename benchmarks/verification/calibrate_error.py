@@ -31,7 +31,7 @@ sys.path.insert(0, str(ROOT))
 
 from gemmgen.output import alone  # noqa: E402
 from gemmgen.render import render  # noqa: E402
-from gemmgen.render.parts import file_of  # noqa: E402
+from gemmgen.render.names.parts import file_of  # noqa: E402
 from gemmgen.schedules.parts.tile import FALLBACK  # noqa: E402
 from gemmgen.select.plan import Plan, load  # noqa: E402
 from gemmgen.verification.cases.data import KINDS, Source  # noqa: E402

@@ -16,8 +16,8 @@ from gemmgen.measurement import Gpu, environment
 from gemmgen.measurement.gpu import architecture, require
 from gemmgen.output import folder
 from gemmgen.output.job import output_folder
+from gemmgen.render.names.parts import file_of, stems
 from gemmgen.render.origin import fingerprint
-from gemmgen.render.parts import file_of, stems
 from gemmgen.select.plan import Plan, load
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import Shape

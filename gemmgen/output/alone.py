@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gemmgen.output.folder import SHARED
 from gemmgen.render import render
-from gemmgen.render.parts import file_of
+from gemmgen.render.names.parts import file_of
 from gemmgen.select.plan import Plan
 
 

@@ -19,8 +19,8 @@ from gemmgen.output.changes import Change, State, by_place
 from gemmgen.output.folder import LOCK, PACKAGE, Contents, Found, Wanted, shared_by
 from gemmgen.output.job import Job, Kernel, asked
 from gemmgen.render import origin
-from gemmgen.render.meanings import NameTaken
-from gemmgen.render.parts import (
+from gemmgen.render.names.meanings import NameTaken
+from gemmgen.render.names.parts import (
     EPILOGUE,
     GRAD_EPILOGUE,
     LAUNCHER,

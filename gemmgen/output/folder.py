@@ -14,7 +14,7 @@ from gemmgen.base.files import terminable
 from gemmgen.base.header import Header, file_hash
 from gemmgen.base.tree import Folder, pinned
 from gemmgen.output.changes import Change, Refused, State, by_place
-from gemmgen.render.parts import RUNTIME, header_name, home
+from gemmgen.render.names.parts import RUNTIME, header_name, home
 
 PACKAGE = "__init__.py"
 SHARED = tuple(

@@ -7,7 +7,7 @@ from pathlib import Path
 from gemmgen.base.errors import SpecError, SpecErrors, UsageError, quoted, unknown
 from gemmgen.base.files import blamed, real, shown
 from gemmgen.output.folder import PACKAGE
-from gemmgen.render.parts import RUNTIME
+from gemmgen.render.names.parts import RUNTIME
 from gemmgen.select import plan
 from gemmgen.select.plan import Plan
 from gemmgen.select.tuned.tuning_file import beside, kernel_places

@@ -12,7 +12,7 @@ from gemmgen.base import header
 from gemmgen.base.header import Header
 from gemmgen.base.version import VERSION, black_style
 from gemmgen.output.folder import LOCK, Contents, Found
-from gemmgen.render.parts import home, is_launcher, is_layer
+from gemmgen.render.names.parts import home, is_launcher, is_layer
 
 
 @dataclass(frozen=True)

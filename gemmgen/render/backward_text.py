@@ -20,7 +20,7 @@ from gemmgen.problem.derived import (
     part_name,
 )
 from gemmgen.problem.tensors import Operand
-from gemmgen.render.parts import GRAD_EPILOGUE, shared
+from gemmgen.render.names.parts import GRAD_EPILOGUE, shared
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import Matrix

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from gemmgen.hardware.targets import DESCRIBED_BYTES
 from gemmgen.render import render
-from gemmgen.render.parts import file_of
+from gemmgen.render.names.parts import file_of
 from gemmgen.schedules import SCHEDULES, described, schedule_of
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan

@@ -25,7 +25,7 @@ from gemmgen.epilogue.expression import (
 from gemmgen.epilogue.gradient import gradient_name
 from gemmgen.problem.tensors import Operand
 from gemmgen.render.backward_text import GradientText
-from gemmgen.render.parts import EPILOGUE, GRAD_EPILOGUE, shared
+from gemmgen.render.names.parts import EPILOGUE, GRAD_EPILOGUE, shared
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.functions import OPS

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gemmgen.problem.derived import FORWARD, part_name
 from gemmgen.problem.tensors import Operand, rows_first
-from gemmgen.render.parts import BACKWARD, TILES, shared
+from gemmgen.render.names.parts import BACKWARD, TILES, shared
 from gemmgen.schedules import SCHEDULES, described, shared_axis
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES, UNANNOTATED

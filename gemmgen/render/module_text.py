@@ -7,7 +7,7 @@ from gemmgen.base.names import WIDTH, class_name
 from gemmgen.problem.layer import Layer
 from gemmgen.render.docs import Description, filled
 from gemmgen.render.launcher_text import LauncherText
-from gemmgen.render.parts import shared
+from gemmgen.render.names.parts import shared
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 

@@ -20,15 +20,14 @@ from gemmgen.base import header
 from gemmgen.base.names import WIDTH, class_name, line
 from gemmgen.base.version import RUNTIME_SOURCES, template_root
 from gemmgen.gate.allowlist import check_module
-from gemmgen.render import parts
 from gemmgen.render.backward_text import BackwardText
 from gemmgen.render.docs import Description
 from gemmgen.render.epilogue_text import EpilogueText, GradEpilogueText
 from gemmgen.render.launcher_text import LauncherText
-from gemmgen.render.meanings import NameTaken, clashes, disguised
 from gemmgen.render.module_text import ModuleText
-from gemmgen.render.origin import fingerprint
-from gemmgen.render.parts import (
+from gemmgen.render.names import parts
+from gemmgen.render.names.meanings import NameTaken, clashes, disguised
+from gemmgen.render.names.parts import (
     LAUNCHER,
     RUNTIME,
     TILES,
@@ -38,6 +37,7 @@ from gemmgen.render.parts import (
     public,
     stems,
 )
+from gemmgen.render.origin import fingerprint
 from gemmgen.render.schedule_text import ScheduleText
 from gemmgen.render.table_text import TableText
 from gemmgen.select.plan import Plan

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 
 from gemmgen.render.kernel_text import KernelText
-from gemmgen.render.parts import EPILOGUE, shared
+from gemmgen.render.names.parts import EPILOGUE, shared
 from gemmgen.render.specialized_text import SpecializedText
 from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from gemmgen.base.names import WIDTH, grouped
-from gemmgen.render.parts import shared
+from gemmgen.render.names.parts import shared
 from gemmgen.schedules.parts.tile import FILL, Product, Rates, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row

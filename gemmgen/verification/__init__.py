@@ -14,7 +14,7 @@ from gemmgen.base.errors import Interrupted, UsageError, quoted
 from gemmgen.output import builder
 from gemmgen.output.folder import PACKAGE, SHARED
 from gemmgen.output.job import output_folder
-from gemmgen.render.parts import file_of
+from gemmgen.render.names.parts import file_of
 from gemmgen.select.plan import load
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate.selftest import Kill

@@ -9,7 +9,7 @@ from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from gemmgen.base.text_table import table
-from gemmgen.render.parts import RUNTIME, home
+from gemmgen.render.names.parts import RUNTIME, home
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.mutate.selftest import Kill, kill_table
 from gemmgen.verification.sanitize.tools import TOOLS

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch._subclasses.fake_utils import CrossRefFakeMode
 from torch.autograd import forward_ad
 
-from gemmgen.render.parts import GRAD_EPILOGUE
+from gemmgen.render.names.parts import GRAD_EPILOGUE
 from gemmgen.verification.contract.entered import Entered, bits, several
 from gemmgen.verification.contract.told import Told
 from gemmgen.verification.example.cut import check_cut

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gemmgen.problem.layer import Layer
-from gemmgen.render.parts import MODULE, public
+from gemmgen.render.names.parts import MODULE, public
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import Case
 from gemmgen.verification.contract.refusals import valid_call

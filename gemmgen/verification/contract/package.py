@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 from gemmgen.output.folder import PACKAGE
-from gemmgen.render.parts import MODULE
+from gemmgen.render.names.parts import MODULE
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong
 

@@ -15,7 +15,7 @@ from unittest.mock import patch
 
 import torch
 
-from gemmgen.render.parts import RUNTIME, file_of, stems
+from gemmgen.render.names.parts import RUNTIME, file_of, stems
 from gemmgen.schedules import SCHEDULES, described
 from gemmgen.schedules.parts.tile import FALLBACK
 from gemmgen.select.plan import Plan

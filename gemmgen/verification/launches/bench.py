@@ -18,7 +18,7 @@ import triton
 from triton.runtime import JITFunction
 from triton.runtime._allocation import set_profile_allocator
 
-from gemmgen.render.parts import RUNTIME
+from gemmgen.render.names.parts import RUNTIME
 from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import numbers

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gemmgen.base.ast_edits import Edit
-from gemmgen.render.parts import GRAD_EPILOGUE
+from gemmgen.render.names.parts import GRAD_EPILOGUE
 from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
 from gemmgen.verification.faults.families import families

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 
 from gemmgen.output.alone import shared_texts, write
-from gemmgen.render.parts import RUNTIME, file_of, stems
+from gemmgen.render.names.parts import RUNTIME, file_of, stems
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.basics.part import WHOLE
 from gemmgen.verification.mutate.host_mutants import device_mutants, host_mutants

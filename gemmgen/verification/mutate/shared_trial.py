@@ -11,7 +11,7 @@ from pathlib import Path
 from gemmgen.output import alone
 from gemmgen.output.folder import PACKAGE
 from gemmgen.render import render
-from gemmgen.render.parts import ROLES, file_of
+from gemmgen.render.names.parts import ROLES, file_of
 from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.tile import Rates
 from gemmgen.select.plan import Plan, plans

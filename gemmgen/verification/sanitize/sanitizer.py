@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Lock
 
-from gemmgen.render.parts import ROLES, file_of
+from gemmgen.render.names.parts import ROLES, file_of
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.run.process import Subject
 from gemmgen.verification.sanitize.child import job

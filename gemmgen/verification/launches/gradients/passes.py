@@ -10,7 +10,7 @@ import torch
 import triton
 from torch import Tensor
 
-from gemmgen.render.parts import GRAD_EPILOGUE
+from gemmgen.render.names.parts import GRAD_EPILOGUE
 from gemmgen.tables.layouts import strides_of
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong

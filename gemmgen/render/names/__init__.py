@@ -1,0 +1,1 @@
+"""The names of what is rendered: of files, and of what would mean two things."""
