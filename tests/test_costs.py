@@ -202,6 +202,28 @@ def test_a_tile_that_was_never_tried_is_not_taken_for_slow() -> None:
         assert found.tiles[rare].block == pytest.approx(0.18, rel=0.1)
 
 
+def test_what_was_not_tried_at_a_shape_loses_what_is_predicted() -> None:
+    """And what was tried and left out a fifth more than what was kept at least."""
+    timed, slow, untried = (parse_tile(f"tma 64x64x64 s{at} w4") for at in range(2, 5))
+    shape = spread(1)[0]
+    sample = Sample(PLAIN, shape, {timed: 10e-6}, 13e-6, {timed, slow})
+    losses = tuning_costs._losses(sample, [timed, slow, untried], [8.0, 8.0, 10.0])
+    assert losses == pytest.approx([0.0, 1.2 * 1.3 - 1, 0.25])
+
+
+def test_tiles_are_tried_that_the_model_thinks_best_at_a_shape() -> None:
+    """Of 256 rows for thousands of rows, and for sixteen none; timed ones as well."""
+    times: Mapping[Tile, float] = dict.fromkeys(COSTS.tiles, 1e-5)
+    every = Measured((), (), dict.fromkeys(spread(LEAST), times))
+    found = kinds({"plain": one(SPEC, "plain")}, H200, {"plain": every})["bf16"]
+    for sample in found:
+        assert {*sample.times} <= {*sample.tried}
+        most = max(tile.m for tile in sample.tried)
+        assert most == 256 or sample.shape.m < 2048
+        assert most < 256 or sample.shape.m > 64
+    assert {sample.shape.m for sample in found} >= {16, 6020}
+
+
 def test_kinds_need_enough_shapes() -> None:
     plan = one(SPEC, "plain")
     times: Mapping[Tile, float] = dict.fromkeys(COSTS.tiles, 1e-5)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules import schedule_of, why_not
+from gemmgen.schedules import SCHEDULES, schedule_of, why_not
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import GROUP_M, Product, Tile
 from gemmgen.select.plan import Plan
@@ -15,7 +15,7 @@ from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.fitting.choice import Choice
 from gemmgen.tuning.fitting.fit import Sample, fitted
-from gemmgen.tuning.trials.candidates import AS_SLOW, KEPT, searched
+from gemmgen.tuning.trials.candidates import AS_SLOW, KEPT, at_shape, searched
 from gemmgen.tuning.trials.spread import spread
 
 LEAST = 40
@@ -66,16 +66,17 @@ def kinds(
         kind = costed_as(plans[name].product) if name in plans else None
         if kind is None:
             continue
-        product = plans[name].product
-        tried = set(filter(_costed, searched(plans[name], target)))
+        plan = plans[name]
+        tiles = list(filter(_costed, searched(plan, target)))
         for shape, times in measured.spread.items():
-            known = {tile: time for tile, time in times.items() if tile in tried}
+            known = {tile: times[tile] for tile in tiles if tile in times}
             if known and shape.m >= _ROWS and shape.n >= _COLUMNS:
+                tried = {*known, *at_shape(tiles, plan, shape, target, SCHEDULES)}
                 # The slowest may have been left out, and else those that were far off.
                 slowest = max(times.values())
                 least = slowest if len(times) >= KEPT else AS_SLOW * min(known.values())
                 samples = found.setdefault(kind, [])
-                samples.append(Sample(product, shape, known, least, tried))
+                samples.append(Sample(plan.product, shape, known, least, tried))
     return {kind: each for kind, each in found.items() if len(each) >= LEAST}
 
 
@@ -156,7 +157,10 @@ def _choice(
         [_predicted(costs, product, shape, tile, target) for tile in tiles]
         for shape in spread(_ELSEWHERE, len(samples) + 1)
     ]
-    lost = [[_weighed(each, tile) for tile in tiles] for each in samples]
+    lost = [
+        [_share(loss, each.best) for loss in _losses(each, tiles, times)]
+        for each, times in zip(samples, timed, strict=True)
+    ]
     for times in elsewhere:
         best = 1e-6 * min(times)
         lost.append([_share(1e-6 * time / best - 1, best) for time in times])
@@ -167,10 +171,12 @@ def _regret(costs: Costs, samples: Sequence[Sample], target: Target) -> Regret:
     """What the choice by such costs loses at samples that they do not come from."""
     losses = []
     for sample in samples:
-        predicted = partial(
-            _predicted, costs, sample.product, sample.shape, target=target
-        )
-        losses.append(_loss(sample, min(costs.tiles, key=predicted)))
+        tiles = list(costs.tiles)
+        times = [
+            _predicted(costs, sample.product, sample.shape, tile, target)
+            for tile in tiles
+        ]
+        losses.append(_losses(sample, tiles, times)[times.index(min(times))])
     losses.sort()
     mean = sum(losses) / len(losses)
     return Regret(len(losses), mean, losses[int(0.95 * len(losses))], losses[-1])
@@ -182,11 +188,6 @@ def _predicted(
     return costs.predicted(tile, product, target, shape.sizes)
 
 
-def _weighed(sample: Sample, tile: Tile) -> float:
-    """What a tile loses at a sample, as `_share` has it."""
-    return _share(_loss(sample, tile), sample.best)
-
-
 def _share(loss: float, seconds: float) -> float:
     """What is lost, of the fastest tile's time and that which a call takes the CPU.
 
@@ -195,10 +196,26 @@ def _share(loss: float, seconds: float) -> float:
     return loss * seconds / (seconds + _CALL)
 
 
-def _loss(sample: Sample, tile: Tile) -> float:
-    """By what share of the fastest's time a tile is slower.
+def _losses(
+    sample: Sample, tiles: Sequence[Tile], predicted: Sequence[float]
+) -> list[float]:
+    """By what share of the fastest's time each tile is slower.
 
-    One without a time is taken for a fifth slower than it is at least.
+    One that was tried and has no time is taken for a fifth slower than it is at least,
+    and of others it is what predictions say, beside the fastest that has a time.
     """
-    time = sample.times.get(tile, 1.2 * sample.least)
-    return time / sample.best - 1
+    known = [
+        time
+        for tile, time in zip(tiles, predicted, strict=True)
+        if tile in sample.times
+    ]
+    fastest = min(known, default=min(predicted))
+    found = []
+    for tile, time in zip(tiles, predicted, strict=True):
+        if tile in sample.times:
+            found.append(sample.times[tile] / sample.best - 1)
+        elif tile in sample.tried:
+            found.append(1.2 * sample.least / sample.best - 1)
+        else:
+            found.append(max(0.0, time / fastest - 1))
+    return found
