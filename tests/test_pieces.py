@@ -7,7 +7,7 @@ import pytest
 from gemmgen.cost.resources import fits, shared_memory, why_not_compiled
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.output import alone
-from gemmgen.runtime.tile import MOST_STORED, cuts, most_columns, pieces
+from gemmgen.runtime.tile import cuts, most_columns, most_stored, pieces
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse
@@ -124,9 +124,23 @@ def test_what_consumers_share_is_cut_into_their_parts() -> None:
 def test_what_is_stored_has_boxes_of_as_many_rows_as_are_stored_at_a_time() -> None:
     tile = launched(256, 128, 8)
     assert tile.boxes("mk", "n") == ((256, 32),)
-    assert tile.boxes("mn", "n", beside=True) == ((MOST_STORED, 64),)
-    # A tile's rows that its consumers share are stored as they are multiplied.
-    assert launched(128, 256, 8).boxes("mn", "m", beside=True) == ((64, 256),)
+    assert tile.boxes("mn", "n", beside=True) == ((128, 64),)
+    assert launched(128, 256, 8).boxes("mn", "m", beside=True) == ((64, 64),)
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "warps", "stored"),
+    [
+        *((128, 128, 8, 128), (256, 128, 8, 128), (160, 128, 8, 64)),
+        *((128, 192, 12, 32), (128, 256, 8, 32)),
+    ],
+)
+def test_larger_tiles_are_stored_in_smaller_parts(
+    m: int, n: int, warps: int, stored: int
+) -> None:
+    """8192 elements at a time, if a ring has a stage more for that."""
+    assert most_stored(m, n, cuts_columns=True) == stored
+    assert launched(m, n, warps).boxes("mn", "n", beside=True)[0][0] == stored
 
 
 def test_columns_come_in_pieces_where_rows_are_cut() -> None:
@@ -136,7 +150,7 @@ def test_columns_come_in_pieces_where_rows_are_cut() -> None:
     assert tile.boxes("nk", "m") == ((64, 32), (16, 32))
     assert tile.boxes("kn", "m") == ((32, 64), (32, 16))
     assert tile.boxes("mn", "m", beside=True) == ((64, 64), (64, 16))
-    assert launched(192, 144, 12).boxes("mn", "m", beside=True) == ((64, 128), (64, 16))
+    assert launched(192, 144, 12).boxes("mn", "m", beside=True) == ((64, 64), (64, 16))
     assert launched(64, 32, 4).boxes("mn", "m", beside=True) == ((64, 32),)
 
 
@@ -150,7 +164,8 @@ def test_tiles_that_nobody_shares_are_moved_whole() -> None:
 def test_every_piece_is_a_multiple_of_a_box(m: int, n: int, warps: int) -> None:
     """Of the first, but for the last piece, which may have a box of its own."""
     tile = launched(m, n, warps)
-    for beside, most in ((False, most_columns(warps // 4)), (True, MOST_STORED)):
+    stored = most_stored(m, n, cuts_columns=True)
+    for beside, most in ((False, most_columns(warps // 4)), (True, stored)):
         first, *rest = tile.boxes("mn", "n", beside)
         *larger, last = pieces(m, most)
         assert all(one % first[0] == 0 for one in larger)

@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 ANY = math.inf
 FILL = -1  # as many parts of K as there are SMs for; up to 4 * FILL: so many times more
 
-MOST_STORED = 128  # rows of a tile that warp-specialized kernels store at a time
-
 ROWS = 8  # that a prediction does not tell apart: sides of tiles are multiples of it
 
 # Share of all SMs' turns that have a tile, for waves to be called full. Rows of some
@@ -50,6 +48,19 @@ def most_columns(warpgroups: int) -> int:
     take 154 (ptxas 12.8).
     """
     return 256 if warpgroups < 3 else 128
+
+
+def most_stored(rows: int, columns: int, cuts_columns: bool) -> int:
+    """Return how many rows of a tile are stored at a time, or columns if rows are cut.
+
+    128 of up to 128 x 128, and of 256 x 128. Other large ones are stored in parts whose
+    buffers leave room for a stage more: 192 x 192 takes 140 us in four stages, 163 in
+    three (384x37888x3584, H200). Columns are whole lines, 64 at least.
+    """
+    if rows * columns <= 128 * 128 or (rows, columns) == (256, 128):
+        return 128
+    lines = 8192 // (columns if cuts_columns else rows)
+    return max(32 if cuts_columns else 64, 1 << lines.bit_length() - 1)
 
 
 def cuts(side: int, warpgroups: int) -> bool:
@@ -225,11 +236,12 @@ class Tile(NamedTuple):
 
         All of a tile's, or of each group of warps where those have parts along an axis
         `shared`: then in boxes as large as the smallest piece of the other axis, and
-        what is left in a second box. Pieces of tensors `beside` A and B are smaller
-        where their rows are what is not shared.
+        what is left in a second box. Pieces of tensors `beside` A and B are parts that
+        are stored at a time.
         """
-        stored = beside and shared == "n"
-        most = MOST_STORED if stored else most_columns(self.warpgroups)
+        most = most_columns(self.warpgroups)
+        if beside and shared:
+            most = most_stored(self.m, self.n, shared == "n")
         first, last = [], []
         for axis in axes:
             side: int = getattr(self, axis)

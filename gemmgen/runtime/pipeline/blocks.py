@@ -10,10 +10,11 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 from ..device import tma_load, tma_store
-from ..tile import most_columns, pieces, reused_buffers
+from ..tile import most_columns, most_stored, pieces, reused_buffers
 
 pieces_of = gluon.constexpr_function(pieces)
 columns_of = gluon.constexpr_function(most_columns)
+stored_of = gluon.constexpr_function(most_stored)
 reused_of_types = gluon.constexpr_function(reused_buffers)
 
 

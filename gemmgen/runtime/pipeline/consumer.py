@@ -10,6 +10,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
 from ..device import swizzle
+from .blocks import stored_of
 from .parts import finish_tile
 from .sums import (
     begin_products,
@@ -89,6 +90,7 @@ def consume(
     WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
     SLICE: gl.constexpr = (BLOCK_N if SWAP_AB else BLOCK_M) // NUM_WGS
     SHARED: gl.constexpr = BLOCK_M if SWAP_AB else BLOCK_N
+    STORED: gl.constexpr = stored_of(BLOCK_M, BLOCK_N, SWAP_AB)
     descs, smems, operand_full, operand_empty = operands
     start, tiles, step = tiles_of(M, N, BLOCK_M, BLOCK_N, NUM_WGS, CONSUMER)
     k_iter, wave = (CONSUMER - WG) * tl.cdiv(K, BLOCK_K), 0
@@ -106,7 +108,7 @@ def consume(
             first_n = tile_n * BLOCK_N + SWAP_AB * WG * SLICE
             finish_tile(
                 finish_part, given, sums, (descs, smems, arrival), results,
-                first_m, first_n, M, N, CONSUMER, SWAP_AB,
+                first_m, first_n, M, N, STORED, CONSUMER, SWAP_AB,
             )  # fmt: skip
         elif len(descs) > 0:  # operands are loaded for every split
             mbarrier.wait(operand_full.index(CONSUMER), wave & 1)

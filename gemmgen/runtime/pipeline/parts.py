@@ -85,18 +85,18 @@ def part_buffers(
 @gluon.jit
 def finish_tile(
     finish_part: gl.constexpr, given, sums, operands, results, first_m, first_n, M, N,
-    CONSUMER: gl.constexpr, SWAP_AB: gl.constexpr,
+    STORED: gl.constexpr, CONSUMER: gl.constexpr, SWAP_AB: gl.constexpr,
 ):  # fmt: skip
-    """Finish a consumer's slice of a tile, part by part.
+    """Finish a consumer's slice of a tile, part by part: STORED of the AXIS at most.
 
     The kernel's `finish_part` takes a part's sum, the part, and what is `given`.
     """
     operand_descs, operand_smems, arrival = operands
     result_descs, result_smems = results
     AXIS: gl.constexpr = 1 - SWAP_AB
-    parts = parts_of(sums) if SWAP_AB else sums
+    parts = parts_of(sums, STORED)
     for i in gl.static_range(len(parts)):
-        acc = parts[i]
+        acc = parts[i].permute((1, 0)) if SWAP_AB else parts[i]
         operand_bufs = part_buffers(operand_smems, i, len(parts), acc, CONSUMER, AXIS)
         result_bufs = part_buffers(result_smems, i, len(parts), acc, CONSUMER, AXIS)
         part = (

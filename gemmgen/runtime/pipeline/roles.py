@@ -9,22 +9,21 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from ..device import split_range
-from ..tile import MOST_STORED, cuts
+from ..tile import cuts
 from .blocks import (
     barriers,
     buffers,
-    columns_of,
     operand_buffers,
     operand_ring,
     piece_buffers,
     pieces_of,
     result_buffers,
     ring,
+    stored_of,
 )
 from .consumer import consume
 from .producer import produce
 
-MOST_STORED = gl.constexpr(MOST_STORED)
 cuts_into_slices = gluon.constexpr_function(cuts)
 
 
@@ -75,8 +74,7 @@ def memory_of_parts(
     """
     AXIS: gl.constexpr = 1 - SWAP_AB
     SIDE: gl.constexpr = BLOCK_M if SWAP_AB else BLOCK_N
-    MOST: gl.constexpr = MOST_STORED if SWAP_AB else columns_of(NUM_WGS)
-    PARTS: gl.constexpr = pieces_of(SIDE, MOST)
+    PARTS: gl.constexpr = pieces_of(SIDE, stored_of(BLOCK_M, BLOCK_N, SWAP_AB))
     smems = operand_buffers(operands, CONSUMERS, PARTS, AXIS)
     result_smems = result_buffers(operands, smems, results, CONSUMERS, PARTS, AXIS)
     full, empty = operand_ring(operands, CONSUMERS)

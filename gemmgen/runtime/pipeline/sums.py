@@ -11,10 +11,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 
 from ..device import counts_last, splits_of
-from ..tile import MOST_STORED
 from .blocks import columns_of, pieces_of
-
-MOST_STORED = gl.constexpr(MOST_STORED)
 
 
 @gluon.jit
@@ -156,13 +153,19 @@ def halves(acc):
 
 
 @gluon.jit
-def parts_of(sums):
-    """A tile's sums, turned back, in parts of at most MOST_STORED rows."""
+def halved(sums, MOST: gl.constexpr):
+    """Sums of more than MOST columns as halves, others whole."""
     parts = ()
     for i in gl.static_range(len(sums)):
-        if sums[i].shape[1] > MOST_STORED:
+        if sums[i].shape[1] > MOST:
             left, right = halves(sums[i])
-            parts += (left.permute((1, 0)), right.permute((1, 0)))
+            parts += (left, right)
         else:
-            parts += (sums[i].permute((1, 0)),)
+            parts += (sums[i],)
     return parts
+
+
+@gluon.jit
+def parts_of(sums, MOST: gl.constexpr):
+    """A tile's sums in parts of at most MOST columns, a quarter of any at least."""
+    return halved(halved(sums, MOST), MOST)

@@ -4,7 +4,7 @@ Consumers cut one side, rows of what is multiplied, and share the other, in piec
 """
 
 from gemmgen.hardware.targets import Target
-from gemmgen.runtime.tile import MOST_STORED, cuts, most_columns, pieces
+from gemmgen.runtime.tile import cuts, most_columns, most_stored, pieces
 from gemmgen.schedules.parts.memory import round_up
 from gemmgen.schedules.parts.schedule import too_small
 from gemmgen.schedules.parts.tile import LINE_BYTES, Product, Tile
@@ -17,9 +17,11 @@ _LINE, _RESTS = 64, (0, 8, 16, 32)
 """Elements of 128 bytes, the lines in which rows along that side are moved; what may be
 left of them, which has a descriptor and a layout in shared memory of its own."""
 
-_PASSED_OF_PARTS, _PASSED_OF_REST, _SCRATCH, _STEP_OF_SCRATCH = 32, 16, 4, 128
-"""Bytes of what consumers are passed more where K comes in parts, and for a second box
-of columns; of the count that a thread of each hands to its others, whose place is a
+_PASSED_OF_PARTS, _PASSED_OF_REST, _PASSED_OF_OPERANDS = 32, 16, 20
+"""Bytes of what consumers are passed more where K comes in parts, for a second box of
+columns, and for each further part of an operand [m, n]..."""
+_SCRATCH, _STEP_OF_SCRATCH = 4, 128
+"""... and of the count that a thread of each hands to its others, whose place is a
 multiple of 128 (Triton 3.6 to 3.9)."""
 
 
@@ -137,15 +139,13 @@ def _result_bytes(tile: Tile, product: Product) -> int:
     if "results" in by_pointers(product.kind):
         return 0
     turned = transposes(tile, product)
-    side, most = tile.n, most_columns(tile.warpgroups)
-    if turned:
-        side, most = tile.m, MOST_STORED
-    largest, *others = pieces(side, most)
+    side, cut = (tile.m, tile.n) if turned else (tile.n, tile.m)
+    largest, *others = pieces(side, most_stored(tile.m, tile.n, turned))
     taken = largest * (product.tile_bytes - product.matrix_bytes)
     if others and not turned:
         rests = (others[-1] * size for size in product.own_bytes)
         taken += sum(rest for rest in rests if rest < LINE_BYTES)
-    return taken * (tile.n if turned else tile.m)
+    return taken * cut
 
 
 def _beside_blocks(tile: Tile, product: Product) -> int:
@@ -156,10 +156,13 @@ def _beside_blocks(tile: Tile, product: Product) -> int:
     barriers = 2 * round_up(8 * tile.stages, 16) + (32 if takes_turns(tile) else 0)
     passed = 144 + 32 * product.passed + (64 if product.matrix_bytes else 0)
     passed += 16 * (consumers(tile) - 2)
-    whole = tile.m if transposes(tile, product) else tile.n
+    turned = transposes(tile, product)
+    whole = tile.m if turned else tile.n
     more = len(pieces(whole, most_columns(tile.warpgroups))) - 1
-    passed += (36 if product.matrix_bytes else 28) * more + 16 * bool(more)
-    passed += 0 if transposes(tile, product) else _PASSED_OF_REST * bool(more)
+    parts = len(pieces(whole, most_stored(tile.m, tile.n, turned))) - 1
+    beside = _PASSED_OF_OPERANDS * parts * (product.matrix_bytes // 2)
+    passed += 28 * more + beside + (32 if beside else 16) * bool(more or beside)
+    passed += 0 if turned else _PASSED_OF_REST * bool(more)
     taken = barriers + passed + _PASSED_OF_PARTS * (tile.split_k != 1)
     if tile.split_k == 1 or consumers(tile) == 2:
         return taken

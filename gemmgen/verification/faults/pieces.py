@@ -47,7 +47,7 @@ def _boxes() -> Iterator[tuple[str, Edit]]:
         "box cut along the other axis",
         replaced("piece.slice(at, SIDE, AXIS)", "piece.slice(at, SIDE, 1 - AXIS)"),
     )
-    for columns in ("columns_of(NUM_WGS)", "MOST_STORED"):
+    for columns in ("columns_of(NUM_WGS)", "stored_of(BLOCK_M, BLOCK_N, SWAP_AB)"):
         yield "pieces of other sides", replaced(columns, f"{columns} // 2")
     yield (
         "pieces of other sides",
@@ -86,7 +86,9 @@ def _halves() -> Iterator[tuple[str, Edit]]:
         replaced("(acc.shape[0], 2, COLUMNS)", "(acc.shape[0], COLUMNS, 2)"),
     )
     yield "halves of alternate columns", replaced("(0, 2, 1)", "(0, 1, 2)")
-    yield "sum not halved", replaced("sums[i].shape[1] > MOST_STORED", "False")
+    yield "sum not halved", replaced("sums[i].shape[1] > MOST", "False")
+    twice = "halved(halved(sums, MOST), MOST)"
+    yield "half not halved", replaced(twice, "halved(sums, MOST)")
     for half in ("left", "right"):
         yield (
             "half in another layout",

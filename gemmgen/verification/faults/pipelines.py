@@ -128,8 +128,8 @@ def _sums() -> Iterator[tuple[str, Edit]]:
     yield "stage released too early", replaced(
         "(k_iter + STAGES - 1) % STAGES", "k_iter % STAGES"
     )
-    for one in ("left", "right", "sums[i]"):
-        yield "sum not turned back", replaced(f"{one}.permute((1, 0))", one)
+    turned = "parts[i].permute((1, 0)) if SWAP_AB else parts[i]"
+    yield "sum not turned back", replaced(turned, "parts[i]")
 
 
 def _rings() -> Iterator[tuple[str, Edit]]:

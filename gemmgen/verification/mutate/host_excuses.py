@@ -19,7 +19,6 @@ _ONE_BOX = "what lies in lines of 128 bytes is one box, of at most 256"
 _OTHER_PIECES = "the same in pieces, or in boxes, of other sizes"
 _RACED = "a kernel that is autotuned takes no descriptors"
 _OWN_BUFFER = "a last part that could share a buffer has its own: more room is taken"
-_ALONE = "what has more columns than are stored at a time is a tile's only sum"
 
 _SAME: dict[str, tuple[Same, ...]] = {
     **PATH,
@@ -39,8 +38,6 @@ _SAME: dict[str, tuple[Same, ...]] = {
     ),
     "_runtime/pipeline/sums.py": (
         Same("half in another layout", "", "the same values in other registers"),
-        Same("piece of another", "sums[i]", _ALONE, "if sums[0].shape[1] >"),
-        Same("piece of another", "sums[i]", _ALONE, "halves(sums[0])"),
     ),
     "_runtime/functions.py": (
         Same("< became <=", "tl.abs(x) < 0.5", _BOTH_RIGHT),
@@ -85,8 +82,15 @@ _SAME: dict[str, tuple[Same, ...]] = {
         Same("never taken", "256 if warpgroups < 3", _OTHER_PIECES),
         Same("always taken", "256 if warpgroups < 3", _OTHER_PIECES),
         Same("bound moved by one", "warpgroups < 3", _OTHER_PIECES),
-        Same("always taken", "MOST_STORED if stored", _OTHER_PIECES),
-        Same("condition dropped", "beside and", _OTHER_PIECES, "stored = shared =="),
+        Same("condition dropped", "rows * columns <=", _OTHER_PIECES),
+        Same("never taken", "rows * columns <=", _OTHER_PIECES),
+        Same("always taken", "rows * columns <=", _OTHER_PIECES),
+        Same("bound moved by one", "rows * columns <=", _OTHER_PIECES),
+        Same("never taken", "if cuts_columns else", _OTHER_PIECES),
+        Same("always taken", "if cuts_columns else", _OTHER_PIECES),
+        Same("bound of min or max dropped", "32 if cuts_columns", _OTHER_PIECES),
+        Same("condition dropped", "beside and shared", _OTHER_PIECES),
+        Same("always taken", "beside and shared", _OTHER_PIECES),
         Same("never taken", "larger[-1] if larger", _OTHER_PIECES),
         Same("box of another piece", "larger[-1]", _OTHER_PIECES),
         Same("boxes exchanged", "tuple(first)", _OTHER_PIECES),

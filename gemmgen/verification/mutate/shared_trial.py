@@ -57,7 +57,7 @@ kernels:
     dtype: fp32
     precision: tf32
     epilogue: acc * gate[m, n] + addend[m, n]
-  # Sides that are sums of two and of three pieces, of one product stored in halves;
+  # Sides that are sums of two and of three pieces, products in halves and in quarters;
   # parts of K of programs that go from tile to tile.
   - name: pieces
     op: linear
@@ -69,6 +69,7 @@ kernels:
     tiles:
       - {m: 104, n: 128, k: 32, stages: 2, warps: 8, split_k: 3}
       - {m: 256, n: 128, k: 32, stages: 2, warps: 8}
+      - {m: 128, n: 256, k: 32, stages: 2, warps: 8}
       - {m: 128, n: 208, k: 32, stages: 2, warps: 8}
   # The same of a matrix that lies along them.
   - name: lying
