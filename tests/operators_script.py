@@ -9,6 +9,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,13 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 import generated
-from gemmgen.select.plan import Plan, load
+from gemmgen.output import alone
+from gemmgen.select.plan import Plan, load, plans
+from gemmgen.spec.parse import parse
 from gemmgen.verification.cases.cases import Case, numbers
+from gemmgen.verification.contract.memory_rules import check_in_place
 from gemmgen.verification.contract.operators import check_operator
+from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong, framed_inputs
 from gemmgen.verification.interpret import interpreter
 from generated import (
@@ -41,6 +46,14 @@ from tests.cases import case, refused, run_all
 
 CPU = torch.device("cpu")
 SPEC = Path(__file__).parent.parent / "spec.yaml"
+NO_NUMBERS = """
+gemmgen: 1
+defaults: {op: linear, schedule: tiled, tiles: {m: 16, n: 16, k: 16}, dtype: fp32}
+kernels:
+  - {name: logs, epilogue: "log(acc + bias[n])"}
+  - {name: never, epilogue: "log(-abs(acc) - 1)"}
+  - {name: logs_in_place, epilogue: "acc * 0 + log(residual[m, n])"}
+"""
 
 
 def halves(*sizes: int) -> Tensor:
@@ -94,6 +107,17 @@ def operators_pass_opcheck() -> None:
             ]
             for each in (passed, turned):
                 torch.library.opcheck(operator.overload, each)
+
+
+@case
+def results_that_are_no_numbers_are_no_faults() -> None:
+    """Of logarithms, some or all; torch takes NaN for another result than NaN."""
+    for plan in plans(parse(NO_NUMBERS.encode(), "spec.yaml")):
+        with TemporaryDirectory() as folder:
+            module = subject.load(alone.written(Path(folder), plan, "spec.yaml"))
+        launcher = getattr(module, plan.name)
+        assert check_operator(plan, launcher, CPU)
+        assert check_in_place(plan, launcher, CPU) == 2 * (plan.name == "logs_in_place")
 
 
 @case

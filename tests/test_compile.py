@@ -1,6 +1,7 @@
 """Every kernel compiles for its targets, and takes the shared memory predicted."""
 
 import importlib
+from collections import Counter
 from functools import partial
 from pathlib import Path
 
@@ -229,6 +230,20 @@ def test_an_operand_of_the_epilogue_is_loaded_wide() -> None:
     _, kernel = kernel_of(plan)
     tile = Tile(64, 64, 64, 8, 3, 4)
     assert loads(compile_aligned(plan, kernel, row, tile).asm["ptx"])[16]
+
+
+@pytest.mark.parametrize("warps", [1, 4])
+def test_small_tiles_load_what_each_thread_has(
+    warps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 16 x 16 in bf16 a warp's threads have 128 bits each, those of four 32."""
+    plan, row = PLANS["linear_residual"], TARGETS["sm_80"]
+    _, kernel = kernel_of(plan)
+    tile = Tile(16, 16, 32, 8, 3, warps)
+    assert not check_tile(plan, kernel, row, tile).problems
+    monkeypatch.setattr(compiled, "loads", lambda ptx: Counter({4: 1}))
+    narrow = "no load of an [m, n] operand is 128 bits wide"
+    assert check_tile(plan, kernel, row, tile).problems == (narrow,) * (warps == 1)
 
 
 def test_words_on_the_stack_beside_the_k_loop_are_a_note() -> None:

@@ -14,10 +14,10 @@ from torch._subclasses.fake_utils import CrossRefFakeMode
 from torch.autograd import forward_ad
 
 from gemmgen.render.names.parts import GRAD_EPILOGUE
-from gemmgen.verification.contract.entered import Entered, bits, several
+from gemmgen.verification.contract.entered import Entered, several
 from gemmgen.verification.contract.told import Told
 from gemmgen.verification.example.cut import check_cut
-from gemmgen.verification.example.one_example import Wrong
+from gemmgen.verification.example.one_example import Wrong, bits
 
 _FACTORS = 2
 """A and B, the first tensors of a call."""
@@ -196,7 +196,7 @@ def _trained(one: Entered) -> None:
             for place, _, tensor in one.tensors():
                 alone = one.with_other(place, tensor.detach().requires_grad_())
                 _gradients(one.launcher, alone)
-        torch.library.opcheck(one.overload, learning)
+        one.check_by_torch(True, partial(_found, one.launcher))
     except Exception as error:
         raise Wrong(f"traced with gradients: {error}") from error
 
@@ -233,6 +233,11 @@ def _gradients(call: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Tens
         torch.zeros_like(one) if made is None else made
         for one, made in zip(learning, found, strict=True)
     ]
+
+
+def _found(call: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Tensor]:
+    """Results, and the gradients of inputs from them."""
+    return [*several(call(*inputs)), *_gradients(call, inputs)]
 
 
 _OF_KERNELS_THAT_LEARN = (

@@ -10,9 +10,14 @@ from gemmgen.select.plan import Plan
 from gemmgen.tables.operations import OPERATIONS
 from gemmgen.verification.cases.cases import Case
 from gemmgen.verification.contract.refusals import valid_call
-from gemmgen.verification.example.one_example import Wrong
+from gemmgen.verification.example.one_example import Wrong, bits
 
 _ROWS, _LEADING, _N, _K = (3,), (2, 3), 5, 7
+
+_VALUES = (torch.clone, torch.abs, torch.ones_like)
+"""Of tensors, from those drawn: of one sign all have a logarithm, say."""
+_WITHOUT_VALUES = ("test_schema", "test_autograd_registration", "test_faketensor")
+"""What torch checks of an operator but for its results traced, which it compares."""
 
 
 class Entered:
@@ -70,12 +75,29 @@ class Entered:
         """The arguments with another at a place."""
         return [*self.inputs[:place], other, *self.inputs[place + 1 :]]
 
+    def check_by_torch(
+        self, learning: bool, found: Callable[[Sequence[Any]], Sequence[Tensor]]
+    ) -> None:
+        """Pass what torch checks of operators, with values of which numbers are found.
+
+        To torch NaN is another result than NaN; where nothing else comes of any of the
+        values that are tried, it compares no results. Tensors may be `learning`.
+        """
+        for values in _VALUES:
+            given = [
+                (
+                    values(one).detach().requires_grad_(learning)
+                    if isinstance(one, Tensor)
+                    else one
+                )
+                for one in self.inputs
+            ]
+            if all(bool(one.isfinite().all()) for one in found(given)):
+                torch.library.opcheck(self.overload, given)
+                return
+        torch.library.opcheck(self.overload, given, test_utils=_WITHOUT_VALUES)
+
 
 def several(returned: Any) -> Sequence[Tensor]:
     """One or several results as a sequence."""
     return returned if isinstance(returned, tuple | list) else [returned]
-
-
-def bits(tensor: Tensor) -> Tensor:
-    """What can be compared where there are NaNs."""
-    return tensor.contiguous().view(torch.uint8)

@@ -135,10 +135,9 @@ def _load_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator
         yield from _ratio_problems(found, expected)
     elif found[_WIDEST] < expected[_WIDEST]:
         yield f"{found[_WIDEST]} of {expected[_WIDEST]} loads of A and B are 128 bits"
-    whole = any(operand.axes == ("m", "n") for operand in plan.operands)
     # The few columns of a gemv are no vector.
-    if whole and not schedule_of(tile).memory_bound and not loads(ptx)[_WIDEST]:
-        yield "no load of an [m, n] operand is 128 bits wide"
+    if not schedule_of(tile).memory_bound:
+        yield from _operand_problems(plan, tile, ptx)
 
 
 def _block_problems(plan: Plan, tile: Tile, ptx: str) -> Iterator[str]:
@@ -153,7 +152,18 @@ def _block_problems(plan: Plan, tile: Tile, ptx: str) -> Iterator[str]:
     stored = len(plan.results) if "results" in roles else 0
     if block_stores(ptx) < stored:
         yield f"{block_stores(ptx)} of {stored} results are stored by tensor maps"
-    if matrices and "operands" not in roles and not loads(ptx)[_WIDEST]:
+    if "operands" not in roles:
+        yield from _operand_problems(plan, tile, ptx)
+
+
+def _operand_problems(plan: Plan, tile: Tile, ptx: str) -> Iterator[str]:
+    """What is wrong with how [m, n] operands are loaded by pointers.
+
+    Of small tiles each thread has less than it could load at once.
+    """
+    sizes = [DTYPES[one.dtype].bytes for one in plan.operands if one.is_matrix]
+    most = tile.m * tile.n * max(sizes, default=0)
+    if most >= _WIDEST * 32 * tile.warps and not loads(ptx)[_WIDEST]:
         yield "no load of an [m, n] operand is 128 bits wide"
 
 
