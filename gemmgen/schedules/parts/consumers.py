@@ -139,13 +139,18 @@ def _result_bytes(tile: Tile, product: Product) -> int:
     if "results" in by_pointers(product.kind):
         return 0
     turned = transposes(tile, product)
-    side, cut = (tile.m, tile.n) if turned else (tile.n, tile.m)
-    largest, *others = pieces(side, most_stored(tile.m, tile.n, turned))
+    largest, *others = _stored(tile, turned)
     taken = largest * (product.tile_bytes - product.matrix_bytes)
     if others and not turned:
         rests = (others[-1] * size for size in product.own_bytes)
         taken += sum(rest for rest in rests if rest < LINE_BYTES)
-    return taken * cut
+    return taken * (tile.n if turned else tile.m)
+
+
+def _stored(tile: Tile, turned: bool) -> tuple[int, ...]:
+    """The parts of the side that consumers share which are stored at a time."""
+    side = tile.m if turned else tile.n
+    return pieces(side, most_stored(tile.m, tile.n, turned))
 
 
 def _beside_blocks(tile: Tile, product: Product) -> int:
@@ -159,7 +164,7 @@ def _beside_blocks(tile: Tile, product: Product) -> int:
     turned = transposes(tile, product)
     whole = tile.m if turned else tile.n
     more = len(pieces(whole, most_columns(tile.warpgroups))) - 1
-    parts = len(pieces(whole, most_stored(tile.m, tile.n, turned))) - 1
+    parts = len(_stored(tile, turned)) - 1
     beside = _PASSED_OF_OPERANDS * parts * (product.matrix_bytes // 2)
     passed += 28 * more + beside + (32 if beside else 16) * bool(more or beside)
     passed += 0 if turned else _PASSED_OF_REST * bool(more)

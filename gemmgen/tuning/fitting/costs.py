@@ -150,11 +150,10 @@ def _choice(
     """
     product = samples[0].product
     timed = [
-        [_predicted(costs, each.product, each.shape, tile, target) for tile in tiles]
-        for each in samples
+        _predicted(costs, each.product, each.shape, tiles, target) for each in samples
     ]
     elsewhere = [
-        [_predicted(costs, product, shape, tile, target) for tile in tiles]
+        _predicted(costs, product, shape, tiles, target)
         for shape in spread(_ELSEWHERE, len(samples) + 1)
     ]
     lost = [
@@ -172,10 +171,7 @@ def _regret(costs: Costs, samples: Sequence[Sample], target: Target) -> Regret:
     losses = []
     for sample in samples:
         tiles = list(costs.tiles)
-        times = [
-            _predicted(costs, sample.product, sample.shape, tile, target)
-            for tile in tiles
-        ]
+        times = _predicted(costs, sample.product, sample.shape, tiles, target)
         losses.append(_losses(sample, tiles, times)[times.index(min(times))])
     losses.sort()
     mean = sum(losses) / len(losses)
@@ -183,9 +179,10 @@ def _regret(costs: Costs, samples: Sequence[Sample], target: Target) -> Regret:
 
 
 def _predicted(
-    costs: Costs, product: Product, shape: Shape, tile: Tile, target: Target
-) -> float:
-    return costs.predicted(tile, product, target, shape.sizes)
+    costs: Costs, product: Product, shape: Shape, tiles: Sequence[Tile], target: Target
+) -> list[float]:
+    """Microseconds of each tile."""
+    return [costs.predicted(tile, product, target, shape.sizes) for tile in tiles]
 
 
 def _share(loss: float, seconds: float) -> float:

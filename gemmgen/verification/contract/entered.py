@@ -14,8 +14,8 @@ from gemmgen.verification.example.one_example import Wrong, bits
 
 _ROWS, _LEADING, _N, _K = (3,), (2, 3), 5, 7
 
-_VALUES = (torch.clone, torch.abs, torch.ones_like)
-"""Of tensors, from those drawn: of one sign all have a logarithm, say."""
+_VALUES = (Tensor.detach, torch.abs, torch.ones_like)
+"""Of tensors: those drawn; of one sign, of which all have a logarithm, say; ones."""
 _WITHOUT_VALUES = ("test_schema", "test_autograd_registration", "test_faketensor")
 """What torch checks of an operator but for its results traced, which it compares."""
 
@@ -85,11 +85,7 @@ class Entered:
         """
         for values in _VALUES:
             given = [
-                (
-                    values(one).detach().requires_grad_(learning)
-                    if isinstance(one, Tensor)
-                    else one
-                )
+                values(one).requires_grad_(learning) if isinstance(one, Tensor) else one
                 for one in self.inputs
             ]
             if all(bool(one.isfinite().all()) for one in found(given)):
