@@ -43,11 +43,12 @@ _COMPOSED = {
     (128, 4): (96, 160),
     (128, 8): (72, 96, 104, 136, 160, 192, 200, 208, 224),
     (192, 12): (72, 88, 96, 136, 144, 160, 192, 200, 208, 224, 256),
-    (256, 8): (72, 88, 136, 160),
+    (256, 8): (72, 88, 96, 136, 144, 160),
 }
 """Rows of tiles by their columns and warps: what won some of 129 shapes of models, of
 72 to 2200 rows, against tiles of 64, 128 and 256 (bf16 NT, H200); and 96 and 160 of
-four warps, 160, 208 and 224 beside, tried since buffers of results are smaller."""
+four warps, 160, 208 and 224 beside, tried since buffers of results are smaller, 96
+and 144 x 256 since loops of such tiles go in steps."""
 _OF_ROWS = {
     (64, 4): (72, 80, 96, 144, 208),
     (128, 8): (72, 80, 96, 136, 144, 160, 200, 208, 224),

@@ -11,16 +11,30 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 
 from ..device import counts_last, splits_of
-from .blocks import columns_of, pieces_of
+from .blocks import columns_of, cut, pieces_of
 
 
 @gluon.jit
-def side(block, ROWS_FIRST: gl.constexpr, SUM: gl.constexpr = None):
-    """A block as wgmma reads it, rows first; in registers if SUM is a sum's layout."""
-    rows_first = block if ROWS_FIRST else block.permute((1, 0))
-    return (
-        rows_first if SUM is None else rows_first.load(gl.DotOperandLayout(0, SUM, 1))
-    )
+def side(block, ROWS_FIRST: gl.constexpr):
+    """A block as wgmma reads it, rows first."""
+    return block if ROWS_FIRST else block.permute((1, 0))
+
+
+@gluon.jit
+def left_step(
+    block, STEP: gl.constexpr, STEPS: gl.constexpr, HELD: gl.constexpr,
+    SUM: gl.constexpr,
+):  # fmt: skip
+    """A step along K of a left side, in registers if it is among the first HELD.
+
+    There it lies as products that sums of the layout SUM keep want it.
+    """
+    DEPTH: gl.constexpr = block.shape[1] // STEPS
+    left = cut(block, STEP * DEPTH, DEPTH, 1)
+    if STEP < HELD:
+        WIDTH: gl.constexpr = 32 // block.dtype.primitive_bitwidth
+        left = left.load(gl.DotOperandLayout(0, SUM, WIDTH))
+    return left
 
 
 @gluon.jit
@@ -45,11 +59,15 @@ def zero_sums(
 
 
 @gluon.jit
-def begin_products(left, right_smem, stage, sums, adds, K_MAJOR: gl.constexpr):
-    """Begin to multiply a block by each piece of a stage."""
+def begin_products(
+    left, right_smem, stage, sums, adds, STEP: gl.constexpr, K_MAJOR: gl.constexpr
+):
+    """Begin to multiply a step along K of a block by each piece of a stage."""
+    DEPTH: gl.constexpr = left.shape[1]
     begun = ()
     for i in gl.static_range(len(right_smem)):
-        right = side(right_smem[i].index(stage), not K_MAJOR)
+        block = side(right_smem[i].index(stage), not K_MAJOR)
+        right = cut(block, STEP * DEPTH, DEPTH, 0)
         total = hopper.warpgroup_mma(left, right, sums[i], is_async=True, use_acc=adds)
         begun += (total,)
     return begun

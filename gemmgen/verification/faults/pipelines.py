@@ -100,10 +100,11 @@ def _barriers() -> Iterator[tuple[str, Edit]]:
 def _moved() -> Iterator[tuple[str, Edit]]:
     """Statements in the wrong order: the first of two behind the second."""
     freed = f"if len(descs) > 0:\n    {ARRIVE}(operand_empty"
-    waited, released = f"sums = {_SUM_WAIT}", f"{ARRIVE}(empty"
+    waited = f"sums = {_SUM_WAIT}"
     for name, first, second in (
-        ("stage read before its wait", f"{WAIT}(full", "= begin_products("),
-        ("stage released before its wait", waited, released),
+        ("stage read before its wait", f"{WAIT}(full", "= multiply_block("),
+        ("stage released before its wait", waited, f"{ARRIVE}(empty"),
+        ("stage released before its wait", waited, f"{ARRIVE}(read"),
         ("stage expected before its wait", f"{WAIT}(empty", EXPECT),
         ("stage filled before its wait", f"{WAIT}(empty", "k_iter += 1"),
         ("operand loaded before its wait", f"{WAIT}(operand_empty", "load_pieces("),
@@ -112,7 +113,6 @@ def _moved() -> Iterator[tuple[str, Edit]]:
         ("turn not waited for", "if PINGPONG:\n    mbarrier.wait", "for k in"),
     ):
         yield name, behind(first, second)
-    yield "stage released before its wait", behind(waited, released, "orelse")
     yield "fence before the store", ahead(FENCE, ".store(values")
     yield "tile given back before it is stored", ahead(freed, "finishes_sums(")
 
@@ -122,11 +122,11 @@ def _sums() -> Iterator[tuple[str, Edit]]:
     yield "a product too few waited for", changed(_SUM_WAIT, 1, "{} + 1")
     yield "a store too few waited for", changed(STORE_WAIT, 0, "{} + 1")
     yield "sum begun anew", changed("begin_products", 4, "False")
-    yield "sum begun anew", changed("begin_products", 4, "k > 1")
-    yield "stage released that is not read", passed_as("pred", "k > 0", "True")
-    yield "stage not released", passed_as("pred", "k > 0", "k > 1")
+    yield "sum begun anew", changed("multiply_block", 4, "k > 1")
+    yield "stage released that is not read", passed_as("pred", "adds | ENDS", "True")
+    yield "stage not released", passed_as("pred", "adds | ENDS", "False")
     yield "stage released too early", replaced(
-        "(k_iter + STAGES - 1) % STAGES", "k_iter % STAGES"
+        "(k_iter + BEFORE) % STAGES", "k_iter % STAGES"
     )
     turned = "parts[i].permute((1, 0)) if SWAP_AB else parts[i]"
     yield "sum not turned back", replaced(turned, "parts[i]")
