@@ -19,8 +19,11 @@ from gemmgen.verification.example.edge_cases import numbered
 from gemmgen.verification.example.subject import ANYWHERE, Variant, runtime
 from gemmgen.verification.oracle.comparison import Block
 
-_ROWS, _OTHER, _K_BYTES = 64, 32, 32
-"""The rows and bytes of K that wgmma multiplies at least, and columns: no two alike."""
+_ROWS, _OTHER = 64, 32
+"""The rows that wgmma multiplies at least, and columns: no two alike."""
+_K_BYTES = {1: 32, 2: 128, 3: 128}
+"""By the groups of warps that share a tile, the bytes of K of its blocks: what wgmma
+multiplies, or in how many steps large tiles of several pieces do."""
 _PARTS = {1: 256, 2: _ROWS, 3: _ROWS}
 """By the groups of warps that share a tile, the rows of one: the most or the least."""
 _STAGES = {1: 3, 2: 2, 3: 4}
@@ -165,7 +168,7 @@ def _small(
     sms: int = 2,
 ) -> Pipelined:
     """The smallest such tile of so many groups; any tensor will do for the last row."""
-    block = Block(m, n, _K_BYTES // plan.product.bytes)
+    block = Block(m, n, _K_BYTES[groups] // plan.product.bytes)
     tile = row._replace(
         **ANYWHERE,
         m=block.m,

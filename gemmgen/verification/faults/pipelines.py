@@ -123,6 +123,10 @@ def _sums() -> Iterator[tuple[str, Edit]]:
     yield "a store too few waited for", changed(STORE_WAIT, 0, "{} + 1")
     yield "sum begun anew", changed("begin_products", 4, "False")
     yield "sum begun anew", changed("multiply_block", 4, "k > 1")
+    yield "sum begun anew", replaced("True if i > 0 else adds", "adds")
+    yield "step of another", replaced("STEP * DEPTH", "0")
+    yield "step of another", changed("left_step", 1, "0")
+    yield "stage released at every step", replaced("i == ENDS * (STEPS - 1)", "True")
     yield "stage released that is not read", passed_as("pred", "adds | ENDS", "True")
     yield "stage not released", passed_as("pred", "adds | ENDS", "False")
     yield "stage released too early", replaced(
