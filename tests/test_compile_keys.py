@@ -42,7 +42,12 @@ def launched(plan: Plan, module: Any, sizes: tuple[int, int, int]) -> Any:
 
 def key_of(plan: Plan, module: Any, launch: Any) -> CompileKey:
     """The key that a launch has, by what Triton's own rules make of its arguments."""
-    row = plan.rows[module.TILES.index(launch.tile)]
+    (row,) = (
+        row
+        for row, one in zip(plan.rows, module.TILES, strict=True)
+        if launch.tile in one.members()
+    )
+    (tile,) = (one for one in row.tiles(plan.product) if one.m == launch.tile.m)
     parameters = launch.kernel.params[-len(launch.scalars) :]
     kinds = {}
     for parameter, value in zip(parameters, launch.scalars, strict=True):
@@ -52,7 +57,7 @@ def key_of(plan: Plan, module: Any, launch: Any) -> CompileKey:
         elif name in ARGUMENTS and not parameter.do_not_specialize:
             kinds[name] = "1" if value == 1 else "any" if value % 16 else "16"
     told = tuple((name, kinds[name]) for name in ARGUMENTS if name in kinds)
-    return CompileKey(row.target.name, whole(row.tile), told)
+    return CompileKey(row.target.name, whole(tile), told)
 
 
 @pytest.mark.parametrize("name", all_but(FAST, NAMES))

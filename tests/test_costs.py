@@ -83,7 +83,7 @@ def samples(number: int, noise: float = 0.0) -> list[Sample]:
             shape,
             {
                 tile: 1e-6
-                * COSTS.predicted(tile, product, H200, shape.sizes)
+                * COSTS.fastest(tile, product, H200, shape.sizes)[1]
                 * (1 + draw.uniform(-noise, noise))
                 for tile in COSTS.tiles
             },
@@ -101,12 +101,12 @@ def test_costs_are_found_again() -> None:
     product = Product("bf16", 2, 2, 2, operations=12)
     for shape in spread(40, start=1000):
         for tile in COSTS.tiles:
-            truth = COSTS.predicted(tile, product, H200, shape.sizes)
+            _, truth = COSTS.fastest(tile, product, H200, shape.sizes)
             least = min(
-                COSTS.predicted(one, product, H200, shape.sizes) for one in COSTS.tiles
+                COSTS.fastest(one, product, H200, shape.sizes)[1] for one in COSTS.tiles
             )
             if truth <= 1.2 * least:
-                told = found.predicted(tile, product, H200, shape.sizes)
+                _, told = found.fastest(tile, product, H200, shape.sizes)
                 assert told == pytest.approx(truth, rel=0.05)
 
 
@@ -207,7 +207,8 @@ def test_what_was_not_tried_at_a_shape_loses_what_is_predicted() -> None:
     timed, slow, untried = (parse_tile(f"tma 64x64x64 s{at} w4") for at in range(2, 5))
     shape = spread(1)[0]
     sample = Sample(PLAIN, shape, {timed: 10e-6}, 13e-6, {timed, slow})
-    losses = tuning_costs._losses(sample, [timed, slow, untried], [8.0, 8.0, 10.0])
+    served = [(timed, 8.0), (slow, 8.0), (untried, 10.0)]
+    losses = tuning_costs._losses(sample, [tile for tile, _ in served], served)
     assert losses == pytest.approx([0.0, 1.2 * 1.3 - 1, 0.25])
 
 

@@ -7,7 +7,7 @@ import pytest
 from gemmgen.cost.resources import fits, shared_memory, why_not_compiled
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.output import alone
-from gemmgen.runtime.tile import cuts, most_columns, most_stored, pieces
+from gemmgen.runtime.sides import cuts, most_columns, most_stored, pieces
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse

@@ -15,7 +15,6 @@ from gemmgen.select.model_table import describes_operands, serves
 from gemmgen.select.plan import Plan
 from gemmgen.select.serving import row_for, undescribed
 from gemmgen.select.table import Row, Table
-from gemmgen.select.tuned.costs import Timed
 from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.schema import AUTO
@@ -43,21 +42,28 @@ class Case:
 
     def seconds(self, tile: Tile) -> float:
         """The predicted time: by what the tile costs, if that is known."""
-        timed, sizes = self.timed.get(tile), self.shape.sizes
-        if timed:
-            return 1e-6 * timed.predicted(tile, sizes, self.target.sms)
-        return self.modelled(tile)
+        return self.timed.get(tile) or self.modelled(tile)
 
     def modelled(self, tile: Tile) -> float:
         """The time that the model predicts."""
         sizes, product = self.shape.sizes, self.plan.product
         return predicted_time(sizes, tile, product, self.target)
 
-    @property
-    def timed(self) -> dict[Tile, Timed]:
-        """What tiles cost, if calls are served by that."""
-        rows = self.table.costs if self.table else ()
-        return {row.tile: row.timed for row in rows if row.timed}
+    @cached_property
+    def timed(self) -> dict[Tile, float]:
+        """The seconds of tiles by what they cost, if calls are served by that."""
+        found: dict[Tile, float] = {}
+        for row in self.table.costs if self.table else ():
+            if row.timed:
+                sizes, sms = self.shape.sizes, self.target.sms
+                seconds = 1e-6 * row.timed.predicted(row.tile, sizes, sms)
+                tile = self.of_row(row)
+                found[tile] = min(seconds, found.get(tile, seconds))
+        return found
+
+    def of_row(self, row: Row) -> Tile:
+        """The tile of a row for the shape."""
+        return row.tile_for(self.shape.sizes, self.plan.product)
 
     @cached_property
     def table(self) -> Table | None:
@@ -75,7 +81,7 @@ class Case:
             tiles = ()
         own = table.layers if table else ()
         rows = (*rows, *(row for row in own if row.serves(self.shape.sizes)))
-        found = [*(row.tile for row in rows), *tiles, *self.times]
+        found = [*map(self.of_row, rows), *tiles, *self.times]
         able = [
             tile
             for tile in dict.fromkeys(found)
@@ -90,7 +96,7 @@ class Case:
         """The tile that serves; of racing ones the model's favourite."""
         if self.plan.configs:
             return self.candidates[0]
-        return row_for(self.plan, self.shape, self.target)[1].tile
+        return self.of_row(row_for(self.plan, self.shape, self.target)[1])
 
     @property
     def choice(self) -> Choice:
@@ -106,11 +112,11 @@ class Case:
             detours["if no descriptor can describe a tensor"] = found_for(plain=True)
         found = self._told(number, row)
         told = {when: self._told(*one) for when, one in detours.items()}
-        return Choice(format_tile(row.tile), found.source, found, told)
+        return Choice(format_tile(self.of_row(row)), found.source, found, told)
 
     def _told(self, number: int, row: Row) -> TableRow:
         limits = dict(zip("MNK", row.limits, strict=True))
-        tile, source = format_tile(row.tile), self._source(row)
+        tile, source = format_tile(self.of_row(row)), self._source(row)
         least = row.pin.least if row.pin else None
         return TableRow(number, len(self.plan.rows), limits, tile, source, least)
 

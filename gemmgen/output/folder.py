@@ -21,6 +21,7 @@ SHARED = tuple(
     f"{RUNTIME}/{name}.py"
     for name in (
         "__init__",
+        "sides",
         "tile",
         "support",
         "device",

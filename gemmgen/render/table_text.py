@@ -32,10 +32,12 @@ class TableText:
             "from microseconds for a block of K, a tile and a launch."
         )
         full = "One that asks for FULL waves takes sizes whose tiles keep all SMs busy."
+        standing = "One with from_m stands for tiles of so many rows up to m."
         layers = "Rows of a layer come first: they serve its N and K alone."
         told = [
             *([layers] if any(row.pin for row in self.plan.rows) else []),
             *([costs] if self.timed else []),
+            *([standing] if any(row.tile.from_m for row in self.plan.rows) else []),
             "GPUs that do not have a tile's bytes of shared memory pass it over.",
             *([full] if self.full else []),
             f"{self.plan.chosen_by}.",
@@ -85,8 +87,12 @@ class TableText:
         more = ["waves"] if self.full or self.timed else []
         more += _COSTS if self.timed else []
         names = [*_COLUMNS, *more]
-        plain = [self._cells(row, len(names)) for row in self.plan.rows if not row.pin]
-        heads, *lines = _aligned([names, *plain])
+        plain = [
+            [*self._cells(row, len(names)), self._standing(row)]
+            for row in self.plan.rows
+            if not row.pin
+        ]
+        heads, *lines = _aligned([[*names, ""], *plain])
         left, found = iter(lines), list[str]()
         for pinned, rows in groupby(self.plan.rows, key=lambda row: bool(row.pin)):
             if pinned:
@@ -107,6 +113,12 @@ class TableText:
 
     def _cells(self, row: Row, width: int) -> list[str]:
         return _cells(row, self.plan.product)[:width]
+
+    def _standing(self, row: Row) -> str:
+        """Which tiles the row's stands for, and which of them have a stage more."""
+        deep = row.deep_m(self.plan.product)
+        told = [f"from_m={row.tile.from_m}"] if row.tile.from_m else []
+        return ", ".join([*told, *([f"deep_m={deep}"] if deep else [])])
 
 
 _COLUMNS = (

@@ -152,14 +152,15 @@ RUNNING: dict[tuple[int, int, int], tuple[Sequence[Tile], list[Tile]]] = {}
 
 
 def running(tiles: Sequence[Tile], sm: int, room: int) -> list[Tile]:
-    """Return the tiles of a table that run on such a GPU."""
+    """Return the tiles of a table that run on such a GPU, each that one stands for."""
     key = (id(tiles), sm, room)
     if key not in RUNNING:
         able = [
-            tile
+            member
             for tile in tiles
             if tile.runs_on(sm, room)
             and (tile.schedule != "warp_specialized" or specializes(sm))
+            for member in tile.members()
         ]
         RUNNING[key] = (tiles, able)
     return RUNNING[key][1]

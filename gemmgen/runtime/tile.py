@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from .sides import clocks, cuts, heights, most_columns, most_stored, pieces
+
 ANY = math.inf
 FILL = -1  # as many parts of K as there are SMs for; up to 4 * FILL: so many times more
 
@@ -39,47 +41,6 @@ TYPE_NAMES = {
 def cdiv(size: int, step: int) -> int:
     """Return size / step, rounded up. Triton's own takes 3 us of CPU."""
     return -(-size // step)
-
-
-def most_columns(warpgroups: int) -> int:
-    """Return how many columns wgmma multiplies at a time for so many groups of warps.
-
-    Of three, each thread has 128 registers when the kernel begins, where 256 columns
-    take 154 (ptxas 12.8).
-    """
-    return 256 if warpgroups < 3 else 128
-
-
-def most_stored(rows: int, columns: int, cuts_columns: bool) -> int:
-    """Return how many rows of a tile are stored at a time, or columns if rows are cut.
-
-    128 of up to 128 x 128, and of 256 x 128. Other large ones are stored in parts whose
-    buffers leave room for a stage more: 192 x 192 takes 140 us in four stages, 163 in
-    three (384x37888x3584, H200). Columns are whole lines, 64 at least.
-    """
-    if rows * columns <= 128 * 128 or (rows, columns) == (256, 128):
-        return 128
-    lines = 8192 // (columns if cuts_columns else rows)
-    return max(32 if cuts_columns else 64, 1 << lines.bit_length() - 1)
-
-
-def cuts(side: int, warpgroups: int) -> bool:
-    """Return whether each of so many groups of warps can have a slice of a side.
-
-    Slices are rows of what is multiplied, 64 of which wgmma takes.
-    """
-    return side in (64 * warpgroups, 128 * warpgroups, 256 * warpgroups)
-
-
-def pieces(side: int, most: int) -> tuple[int, ...]:
-    """Return the powers of two that a side is the sum of, none above `most`.
-
-    Blocks in registers and in shared memory have such sides. The largest come first.
-    """
-    found = [most] * (side // most)
-    for power in (most >> shift for shift in range(1, most.bit_length())):
-        found += [power] * bool(side % most & power)
-    return tuple(found)
 
 
 def reused_buffers(
@@ -131,7 +92,8 @@ class Tile(NamedTuple):
 
     It serves GPUs from `sm` on with so much `shared` memory, and sizes up to M, N, K.
     With `rates` it was timed. If it has `from_rows`, it serves a layer of these very N
-    and K, for so many rows up to M.
+    and K, for so many rows up to M. If it has `from_m`, it stands for tiles of so many
+    rows up to `m`, and has what they take at most.
     """
 
     schedule: str
@@ -154,6 +116,8 @@ class Tile(NamedTuple):
     resident: int = 1  # programs that an SM runs at a time
     rates: Rates | None = None
     from_rows: int = 0  # of a layer; 0 for a tile that serves any sizes up to its own
+    from_m: int = 0  # the least m of those that it stands for; 0: it is a tile itself
+    deep_m: int = 0  # up to this m they have a stage more
 
     def tiles(self, M: int, N: int) -> int:
         """Return the number of tiles."""
@@ -199,16 +163,32 @@ class Tile(NamedTuple):
         turns = cdiv(tiles * parts, sms)
         line = rates.element * K  # bytes of a row of A, or of B's transpose
         held = high * N + wide * M  # rows of A and B that lie in a matrix
-        return Work(
-            blocks=cdiv(cdiv(K, self.k), parts),
-            turns=turns,
-            rounds=cdiv(turns, self.resident),
-            memory=line * (M + N) + rates.result * M * N,
-            read=line * held,
-            filled=line * (tiles * (self.m + self.n) - held),
-            sums=4 * self.m * self.n * parts if parts > 1 else 0,
-            products=tiles * self.m * self.n * K,
-        )
+        blocks = cdiv(cdiv(K, self.k), parts)
+        rounds = cdiv(turns, self.resident)
+        memory = line * (M + N) + rates.result * M * N
+        filled = line * (tiles * (self.m + self.n) - held)
+        sums = 4 * self.m * self.n * parts if parts > 1 else 0
+        products = tiles * self.m * self.n * K
+        read = line * held
+        return Work(blocks, turns, rounds, memory, read, filled, sums, products)
+
+    def members(self) -> list["Tile"]:
+        """Return the tiles that it stands for: itself, or one for each height.
+
+        A block of a lower one takes as much less as wgmma takes for its pieces.
+        """
+        if not self.from_m:
+            return [self]
+        return [
+            self._replace(
+                m=m,
+                stages=self.stages + (m <= self.deep_m),
+                block=self.block * clocks(m) / clocks(self.m),
+                from_m=0,
+                deep_m=0,
+            )
+            for m in heights(self.from_m, self.m)
+        ]
 
     def predicted(self, M: int, N: int, K: int, sms: int) -> float:
         """Return the microseconds that a timed tile takes, for up to `ROWS` alike."""

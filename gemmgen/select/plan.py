@@ -100,7 +100,9 @@ class Plan(Problem):
     def tiles(self) -> tuple[tuple[Target, Tile], ...]:
         """Every (target, tile) that the module can launch, each once."""
         rows = (row for table in self.tables for row in table.rows(self.product))
-        pairs = [(row.architecture, row.tile) for row in rows]
+        pairs = [
+            (row.architecture, tile) for row in rows for tile in row.tiles(self.product)
+        ]
         pairs += [
             (TARGETS[target].architecture, tile)
             for target in self.targets

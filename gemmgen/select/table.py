@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from gemmgen.cost.resources import shared_memory
+from gemmgen.cost.resources import fits, shared_memory
 from gemmgen.hardware.targets import TARGETS, Rates, Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Tile, nearest_fitting
@@ -50,9 +50,34 @@ class Row:
         """The target that it was chosen for."""
         return BY_ARCHITECTURE[self.architecture]
 
+    def deep_m(self, product: Product) -> int:
+        """The m up to which tiles that its own stands for have a stage more."""
+        found = 0
+        for tile in self.tile.members if self.tile.from_m else ():
+            if not fits(_deeper(tile), product, self.target):
+                break
+            found = tile.m
+        return found
+
+    def tiles(self, product: Product) -> tuple[Tile, ...]:
+        """What its tile stands for, on that target."""
+        deep = self.deep_m(product)
+        return tuple(
+            _deeper(tile) if tile.m <= deep else tile for tile in self.tile.members
+        )
+
+    def tile_for(self, sizes: tuple[int, int, int], product: Product) -> Tile:
+        """The one of these that a launcher takes, the fastest by its costs."""
+        first, *others = self.tiles(product)
+        if not (others and self.timed):
+            return first
+        m = self.timed.fastest(self.tile, sizes, self.target.sms)[0].m
+        return next(tile for tile in (first, *others) if tile.m == m)
+
     def shared_memory(self, product: Product) -> int:
-        """Bytes of shared memory that its tile takes on that target."""
-        return shared_memory(self.tile, product, self.target)
+        """Bytes of shared memory that its tiles take at most on that target."""
+        tiles = self.tiles(product)
+        return max(shared_memory(tile, product, self.target) for tile in tiles)
 
     def runs_on(self, device: Target, product: Product) -> bool:
         """Whether launchers take the tile for a newer GPU than its target, as they ask.
@@ -64,6 +89,10 @@ class Row:
         if stages > 1 and device.asynchronous and not self.target.asynchronous:
             needed = needed * (stages + 1) // (stages - 1)
         return needed <= device.shared_per_block
+
+
+def _deeper(tile: Tile) -> Tile:
+    return replace(tile, stages=tile.stages + 1)
 
 
 BY_ARCHITECTURE = {target.architecture: target for target in TARGETS.values()}

@@ -137,12 +137,13 @@ def with_costs_of(
     """
     depths = (replace(timed, stages=count) for count in range(timed.stages, 1, -1))
     tile = next((one for one in depths if fits(one, product, target)), None)
-    if (
-        tile is None
-        or spills(tile, product)
-        or not holds(tile, product, target, live_tiles)
-        or why_not_compiled(tile, product, target)
-        or (product.matrix_bytes and _waits_for_operands(tile))
+    if tile is None or any(
+        spills(one, product)
+        or not fits(one, product, target)
+        or not holds(one, product, target, live_tiles)
+        or why_not_compiled(one, product, target)
+        or (product.matrix_bytes and _waits_for_operands(one))
+        for one in tile.members
     ):
         return None
     return tile

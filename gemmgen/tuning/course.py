@@ -154,7 +154,8 @@ class Course:
     def choice(self, rows: int) -> Tile:
         """The tile that calls else take."""
         shape = Shape(rows, *self.layer)
-        return otherwise(self.plan, shape, self.target).tile
+        row = otherwise(self.plan, shape, self.target)
+        return row.tile_for(shape.sizes, self.plan.product)
 
     def seconds(self, tile: Tile, rows: int) -> float:
         """What a tile takes for so many rows; infinite if nothing near them says so."""

@@ -9,7 +9,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from ..device import split_range
-from ..tile import cuts
+from ..sides import cuts
 from .blocks import (
     barriers,
     buffers,

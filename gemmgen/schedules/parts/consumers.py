@@ -4,7 +4,7 @@ Consumers cut one side, rows of what is multiplied, and share the other, in piec
 """
 
 from gemmgen.hardware.targets import Target
-from gemmgen.runtime.tile import cuts, most_columns, most_stored, pieces
+from gemmgen.runtime.sides import cuts, heights, most_columns, most_stored, pieces
 from gemmgen.schedules.parts.memory import round_up
 from gemmgen.schedules.parts.schedule import too_small
 from gemmgen.schedules.parts.tile import LINE_BYTES, Product, Tile
@@ -13,6 +13,9 @@ from gemmgen.tables.dtypes import MMAS
 _WARPS = (4, 8, 12)
 _STEP, _LARGEST = 8, 256
 """Of what the side is a multiple that consumers do not cut, and what it is at most."""
+_HEIGHTS = heights(144, _LARGEST)
+"""Rows of tiles that one may stand for: their blocks take what `clocks` of the runtime
+says, since nearly all go in steps along K."""
 _LINE, _RESTS = 64, (0, 8, 16, 32)
 """Elements of 128 bytes, the lines in which rows along that side are moved; what may be
 left of them, which has a descriptor and a layout in shared memory of its own."""
@@ -87,6 +90,13 @@ def misshapen(tile: Tile) -> str | None:
     ):
         return "has no side that is 64, 128 or 256 for every four warps"
     return fault
+
+
+def stands_for(tile: Tile) -> bool:
+    """Several consumers that share rows may, for there is a rule to their costs."""
+    rows = tile.from_m in _HEIGHTS and tile.m in _HEIGHTS
+    several = tile.warpgroups > 1 and cuts(tile.n, tile.warpgroups)
+    return rows and tile.from_m < tile.m and several
 
 
 def powers_of_two(tile: Tile) -> set[int]:

@@ -92,6 +92,10 @@ def _one_tile(product: Product) -> int:
     return 1
 
 
+def _alone(tile: Tile) -> bool:
+    return False
+
+
 def _most(tile: Tile) -> int:
     return MOST_ACCUMULATED
 
@@ -164,6 +168,9 @@ class Schedule:
 
     composes: Callable[[str, str], bool] = _never
     """Whether the side that groups of warps do not share may be the sum of several."""
+
+    stands_for: Callable[[Tile], bool] = _alone
+    """Whether a tile may stand for lower ones, whose costs follow from its own."""
 
     misshapen: Callable[[Tile], str | None] = too_small
     """What is wrong with the sides or the warps of a tile, or None."""

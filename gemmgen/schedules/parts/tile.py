@@ -4,13 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gemmgen.runtime.tile import ANY, FILL, FULL, Rates, Work, duration, reused_buffers
+from gemmgen.runtime.sides import clocks, heights
+from gemmgen.runtime.tile import (
+    ANY,
+    FILL,
+    FULL,
+    Rates,
+    Work,
+    duration,
+    reused_buffers,
+)
 from gemmgen.runtime.tile import Tile as Launched
 from gemmgen.tables.dtypes import MMAS, Mma
 
 __all__ = [
-    "FALLBACK", "FILL", "FULL", "GROUP_M", "LINE_BYTES", "Launched", "Product", "Rates",
-    "Tile", "Work", "duration", "nearest_fitting", "reused_buffers",
+    "FALLBACK", "FILL", "FULL", "GROUP_M", "LINE_BYTES", "Launched",
+    "Product", "Rates", "Tile", "Work", "duration", "nearest_fitting", "reused_buffers",
 ]  # fmt: skip
 
 FALLBACK = "tiled"
@@ -64,7 +73,8 @@ class Product:
 class Tile:
     """The tile of one program: sizes in elements, `stages` of the load ring, warps.
 
-    `schedule` is the name of the one that computes it, in `split_k` parts of K.
+    `schedule` is the name of the one that computes it, in `split_k` parts of K. With
+    `from_m` it stands for tiles of so many rows up to `m`.
     """
 
     m: int
@@ -75,6 +85,19 @@ class Tile:
     warps: int
     schedule: str = FALLBACK
     split_k: int = 1
+    from_m: int = 0
+
+    @property
+    def members(self) -> tuple["Tile", ...]:
+        """The tiles that it stands for, the lowest first; most are their own."""
+        if not self.from_m:
+            return (self,)
+        rows = heights(self.from_m, self.m)
+        return tuple(replace(self, m=m, from_m=0) for m in rows)
+
+    def share(self, member: "Tile") -> float:
+        """What part of the time of a block one of these takes for its own."""
+        return clocks(member.m) / clocks(self.m) if self.from_m else 1.0
 
     @property
     def warpgroups(self) -> int:
@@ -86,7 +109,8 @@ class Tile:
         """The tile as launchers have it, for any GPU and sizes."""
         sides = (self.m, self.n, self.k, self.group_m)
         how = (self.split_k, self.stages, self.warps)
-        return Launched(self.schedule, 0, ANY, ANY, ANY, *sides, *how)
+        tile = Launched(self.schedule, 0, ANY, ANY, ANY, *sides, *how)
+        return tile._replace(from_m=self.from_m)
 
 
 def nearest_fitting(tile: Tile, fits: Callable[[Tile], bool]) -> Tile | None:

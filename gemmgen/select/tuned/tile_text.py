@@ -9,10 +9,9 @@ from gemmgen.schedules.parts.tile import FILL, GROUP_M, Tile
 from gemmgen.spec.schema import MAX_SIDE
 
 _FORM = re.compile(
-    r"(?P<schedule>[a-z_]+) (?P<m>N)x(?P<n>N)x(?P<k>N)( g(?P<group_m>N))?"
-    r"( k(?P<split_k>N|[24]?fill))? s(?P<stages>N) w(?P<warps>N)".replace(
-        "N", "[1-9][0-9]{0,3}"
-    )
+    r"(?P<schedule>[a-z_]+) ((?P<from_m>N)-)?(?P<m>N)x(?P<n>N)x(?P<k>N)"
+    r"( g(?P<group_m>N))?( k(?P<split_k>N|[24]?fill))?"
+    r" s(?P<stages>N) w(?P<warps>N)".replace("N", "[1-9][0-9]{0,3}")
 )
 _FILLING = {"fill": FILL, "2fill": 2 * FILL, "4fill": 4 * FILL}
 _SAID = {parts: text for text, parts in _FILLING.items()}
@@ -24,8 +23,12 @@ _MOST = {
 
 
 def format_tile(tile: Tile) -> str:
-    """The tile in a line; group_m where it is not 8, split_k where it is not 1."""
-    parts = [f"{tile.schedule} {tile.m}x{tile.n}x{tile.k}"]
+    """The tile in a line; group_m where it is not 8, split_k where it is not 1.
+
+    Of one that stands for others the rows from the lowest to the highest.
+    """
+    rows = f"{tile.from_m}-{tile.m}" if tile.from_m else f"{tile.m}"
+    parts = [f"{tile.schedule} {rows}x{tile.n}x{tile.k}"]
     if tile.group_m != GROUP_M:
         parts.append(f"g{tile.group_m}")
     if tile.split_k != 1:
@@ -49,6 +52,7 @@ def parse_tile(text: str) -> Tile:
         int(match["warps"]),
         match["schedule"],
         _FILLING.get(split_k) or int(split_k),
+        int(match["from_m"] or 0),
     )
     for wrong in _faults(tile):
         raise ValueError(f"tile {quoted(text)} {wrong}")
@@ -66,5 +70,7 @@ def _faults(tile: Tile) -> Iterator[str]:
             yield f"has {name} {getattr(tile, name)}, which is more than any GPU takes"
     if fault := schedule.misshapen(tile):
         yield fault
+    if tile.from_m and not schedule.stands_for(tile):
+        yield "stands for tiles of rows that nothing is known of"
     if tile.split_k != 1 and not schedule.splits:
         yield f"cuts K into parts, which {tile.schedule} does not"

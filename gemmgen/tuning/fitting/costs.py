@@ -1,6 +1,6 @@
 """What tiles of a kind of product cost, by all times that a tuning file has of it."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -15,6 +15,7 @@ from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.fitting.choice import Choice
 from gemmgen.tuning.fitting.fit import Sample, fitted
+from gemmgen.tuning.fitting.following import standing
 from gemmgen.tuning.trials.candidates import AS_SLOW, KEPT, at_shape, searched
 from gemmgen.tuning.trials.spread import spread
 
@@ -29,6 +30,9 @@ _HELD_OUT = 4
 
 _ELSEWHERE = 400
 """Shapes without times at which tiles are judged by predictions."""
+
+_Served = tuple[Tile, float]
+"""A tile and the microseconds that it is predicted to take."""
 
 Has = Callable[[Tile], bool]
 """Whether a kernel can have a tile."""
@@ -71,13 +75,36 @@ def kinds(
         for shape, times in measured.spread.items():
             known = {tile: times[tile] for tile in tiles if tile in times}
             if known and shape.m >= _ROWS and shape.n >= _COLUMNS:
-                tried = {*known, *at_shape(tiles, plan, shape, target, SCHEDULES)}
+                here = at_shape(tiles, plan, shape, target, SCHEDULES)
+                tried = dict.fromkeys([*known, *here])
                 # The slowest may have been left out, and else those that were far off.
                 slowest = max(times.values())
                 least = slowest if len(times) >= KEPT else AS_SLOW * min(known.values())
+                known = _of_launches(known, tried, shape, target)
                 samples = found.setdefault(kind, [])
                 samples.append(Sample(plan.product, shape, known, least, tried))
     return {kind: each for kind, each in found.items() if len(each) >= LEAST}
+
+
+def _of_launches(
+    times: Mapping[Tile, float], tried: Iterable[Tile], shape: Shape, target: Target
+) -> dict[Tile, float]:
+    """The least time of each launch, for all tiles that make it.
+
+    Tiles that differ in how many parts of K they ask for may get as many.
+    """
+    least: dict[Tile, float] = {}
+    for tile, time in times.items():
+        launch = _launch(tile, shape, target)
+        least[launch] = min(time, least.get(launch, time))
+    launches = {tile: _launch(tile, shape, target) for tile in tried}
+    return {tile: least[launch] for tile, launch in launches.items() if launch in least}
+
+
+def _launch(tile: Tile, shape: Shape, target: Target) -> Tile:
+    """The tile, in as many parts of K as it has there."""
+    tiles = tile.launched.tiles(shape.m, shape.n)
+    return replace(tile, split_k=tile.launched.splits(tiles, shape.k, target.sms))
 
 
 def _costed(tile: Tile) -> bool:
@@ -132,6 +159,7 @@ def _chosen(
     have.
     """
     tiles = list(dict.fromkeys(tile for each in samples for tile in each.times))
+    tiles += standing(tiles)
     choice = _choice(samples, tiles, fitted(samples, tiles, target), target)
     kept = choice.exchanged(choice.grown([], tiles, MOST))
     for has in kernels:
@@ -150,20 +178,21 @@ def _choice(
     """
     product = samples[0].product
     timed = [
-        _predicted(costs, each.product, each.shape, tiles, target) for each in samples
+        _fastest(costs, each.product, each.shape, tiles, target) for each in samples
     ]
     elsewhere = [
-        _predicted(costs, product, shape, tiles, target)
+        [time for _, time in _fastest(costs, product, shape, tiles, target)]
         for shape in spread(_ELSEWHERE, len(samples) + 1)
     ]
     lost = [
-        [_share(loss, each.best) for loss in _losses(each, tiles, times)]
-        for each, times in zip(samples, timed, strict=True)
+        [_share(loss, each.best) for loss in _losses(each, tiles, served)]
+        for each, served in zip(samples, timed, strict=True)
     ]
+    predicted = [[time for _, time in served] for served in timed]
     for times in elsewhere:
         best = 1e-6 * min(times)
         lost.append([_share(1e-6 * time / best - 1, best) for time in times])
-    return Choice(tiles, timed + elsewhere, lost)
+    return Choice(tiles, predicted + elsewhere, lost)
 
 
 def _regret(costs: Costs, samples: Sequence[Sample], target: Target) -> Regret:
@@ -171,18 +200,19 @@ def _regret(costs: Costs, samples: Sequence[Sample], target: Target) -> Regret:
     losses = []
     for sample in samples:
         tiles = list(costs.tiles)
-        times = _predicted(costs, sample.product, sample.shape, tiles, target)
-        losses.append(_losses(sample, tiles, times)[times.index(min(times))])
+        served = _fastest(costs, sample.product, sample.shape, tiles, target)
+        chosen = min(range(len(tiles)), key=lambda place: served[place][1])
+        losses.append(_losses(sample, tiles, served)[chosen])
     losses.sort()
     mean = sum(losses) / len(losses)
     return Regret(len(losses), mean, losses[int(0.95 * len(losses))], losses[-1])
 
 
-def _predicted(
+def _fastest(
     costs: Costs, product: Product, shape: Shape, tiles: Sequence[Tile], target: Target
-) -> list[float]:
-    """Microseconds of each tile."""
-    return [costs.predicted(tile, product, target, shape.sizes) for tile in tiles]
+) -> list[_Served]:
+    """Of what each tile stands for the fastest."""
+    return [costs.fastest(tile, product, target, shape.sizes) for tile in tiles]
 
 
 def _share(loss: float, seconds: float) -> float:
@@ -194,21 +224,22 @@ def _share(loss: float, seconds: float) -> float:
 
 
 def _losses(
-    sample: Sample, tiles: Sequence[Tile], predicted: Sequence[float]
+    sample: Sample, tiles: Sequence[Tile], served: Sequence[_Served]
 ) -> list[float]:
-    """By what share of the fastest's time each tile is slower.
+    """By what share of the fastest's time each tile is slower, with what serves there.
 
     One that was tried and has no time is taken for a fifth slower than it is at least,
     and of others it is what predictions say, beside the fastest that has a time.
     """
-    known = [
-        time
-        for tile, time in zip(tiles, predicted, strict=True)
-        if tile in sample.times
+    alike = {replace(tile, stages=0): tile for tile in sample.tried}
+    launched = [
+        (alike.get(replace(one, stages=0), one) if tile.from_m else one, time)
+        for tile, (one, time) in zip(tiles, served, strict=True)
     ]
-    fastest = min(known, default=min(predicted))
+    known = [time for tile, time in launched if tile in sample.times]
+    fastest = min(known, default=min(time for _, time in launched))
     found = []
-    for tile, time in zip(tiles, predicted, strict=True):
+    for tile, time in launched:
         if tile in sample.times:
             found.append(sample.times[tile] / sample.best - 1)
         elif tile in sample.tried:

@@ -14,6 +14,7 @@ from gemmgen.hardware.targets import Target
 from gemmgen.schedules.parts.tile import GROUP_M, Product, Rates, Tile, Work, duration
 from gemmgen.select.tuned.costs import Cost, Costs, instructions, rates_of
 from gemmgen.spec.shapes import Shape
+from gemmgen.tuning.fitting.following import known_of
 
 _NEAR = 0.2
 """How much slower than the fastest a tile counts half."""
@@ -69,6 +70,7 @@ class _Fit:
     """The pairs of shape and tile, as arrays, and the constants under way.
 
     Tiles of a schedule share what a launch costs, and an instruction of the epilogue.
+    One that stands for others has their times, each with a `share` of its block.
     """
 
     def __init__(
@@ -78,10 +80,8 @@ class _Fit:
         self.schedules = list(dict.fromkeys(tile.schedule for tile in self.tiles))
         rows: list[list[float]] = []
         for sample in samples:
-            weights = _weights(sample, tiles)
-            total = sum(weights[tile] for tile in weights if tile in sample.times)
             rates, sizes = rates_of(sample.product, _BEFORE), sample.shape.sizes
-            for tile, weight in weights.items():
+            for (tile, own), weight in _weights(sample, tiles).items():
                 slow = _is_slow(sample, tile)
                 time = sample.times.get(tile, sample.least)
                 time = min(time, _SLOW * sample.best)
@@ -89,17 +89,18 @@ class _Fit:
                 launched = tile.launched._replace(resident=programs)
                 rows.append([
                     *launched.work(*sizes, target.sms, rates),
-                    instructions(tile, sample.product),
-                    self.tiles.index(_alone(tile)),
+                    own.share(tile),
+                    instructions(own, sample.product),
+                    self.tiles.index(_alone(own)),
                     self.schedules.index(tile.schedule),
                     1e6 * time,
-                    weight / max(total, 1.0),
+                    weight,
                     slow,
                 ])  # fmt: skip
         columns = torch.tensor(rows, dtype=torch.float64).T
         count = len(Work._fields)
         self.work = Work(*columns[:count])
-        self.instructions, place, schedule, *rest = columns[count:]
+        self.share, self.instructions, place, schedule, *rest = columns[count:]
         self.times, self.weights, slow = rest
         self.place, self.schedule = place.long(), schedule.long()
         self.slow = slow.bool()
@@ -122,9 +123,8 @@ class _Fit:
         """How far predictions are off, in all; those of slow tiles if they are low."""
         rates, block, once, launch, operation = self.split()
         once = once[self.place] + operation[self.schedule] * self.instructions
-        found = duration(
-            self.work, block[self.place], once, launch[self.schedule], rates
-        )
+        block = block[self.place] * self.share
+        found = duration(self.work, block, once, launch[self.schedule], rates)
         off = (found / self.times).log()
         off = torch.where(self.slow, off.clamp(max=0), off)
         error = torch.nn.functional.huber_loss(
@@ -169,14 +169,20 @@ def _is_slow(sample: Sample, tile: Tile) -> bool:
     return time is None or time > _SLOW * sample.best
 
 
-def _weights(sample: Sample, tiles: Sequence[Tile]) -> dict[Tile, float]:
-    """How much the time of each tile counts: that of slow ones as that of the best."""
-    return {
-        tile: (
+def _weights(sample: Sample, tiles: Sequence[Tile]) -> dict[tuple[Tile, Tile], float]:
+    """How much times count, of those tried and of what stands for them.
+
+    That of slow ones as that of the best; those of a sample as much as one in all.
+    """
+    weights = {
+        (one, tile): (
             1.0
-            if _is_slow(sample, tile)
-            else 1 / (1 + ((sample.times[tile] / sample.best - 1) / _NEAR) ** 2)
+            if _is_slow(sample, one)
+            else 1 / (1 + ((sample.times[one] / sample.best - 1) / _NEAR) ** 2)
         )
         for tile in tiles
-        if tile in sample.tried
+        for one in known_of(tile, sample.tried)
     }
+    known = (weight for (one, _), weight in weights.items() if one in sample.times)
+    total = max(1.0, sum(known))
+    return {pair: weight / total for pair, weight in weights.items()}

@@ -23,6 +23,11 @@ from gemmgen.schedules.parts.tile import FULL, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
 from gemmgen.verification.contract.choice_sizes import MOST, SMS, Sizes, sizes_for
+from gemmgen.verification.contract.reckoning import (
+    parts_of,
+    predicted,
+    tiles_of,
+)
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.example.subject import package_of
 from gemmgen.verification.interpret.hardware import (
@@ -38,8 +43,6 @@ _ROWS = (_WHOLE, _WHOLE, _ODD, _PADDED)
 """One after the other, an element apart, from a multiple of 16 elements to the next."""
 _ROUNDING = 1e-9
 """How far sums of a prediction may be apart that are added in another order."""
-_STEP = 8
-"""Rows that predictions do not tell apart."""
 
 
 @dataclass(frozen=True)
@@ -90,11 +93,11 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
         raise Wrong(f"{row.name} does not run on {gpu.name}\n{call}")
     if not all(call.sizes):
         return
-    wanted = {module.TILES[place] for place in _best(plan, call)}
-    if launch.tile not in wanted:
+    m, n, k = call.sizes
+    wanted = _best(plan, module, call)
+    if launch.tile._replace(block=0) not in wanted:
         raise Wrong(f"{launch.tile} is taken, {wanted} is to be\n{call}")
-    m, n, _ = call.sizes
-    parts = _parts(launch.tile, _count(launch.tile, m, n), call)
+    parts = parts_of(launch.tile, tiles_of(launch.tile, m, n), k, call.sms)
     if launch.split_k not in ((), (parts,)):
         raise Wrong(f"K comes in {launch.split_k} parts, {parts} are to be\n{call}")
     try:
@@ -107,22 +110,31 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
         raise Wrong(f"{refused}\n{call}") from refused
 
 
-def _best(plan: Plan, call: _Call) -> list[int]:
-    """The row that is to serve a call, by what the columns of a table mean.
+def _best(plan: Plan, module: ModuleType, call: _Call) -> list[Any]:
+    """The tile that is to serve a call, by what the columns of a table mean.
 
     That is the first; where it has costs, the fastest of all that have: as fast as any,
-    since sums may be rounded in another order.
+    since sums may be rounded in another order. Of tiles that one stands for, without
+    what a block takes.
     """
     able = _serving(plan, call)
     place = next(able, None)
     if place is None:
         raise Wrong(f"no row of the table serves\n{call}")
     if plan.rows[place].timed is None:
-        return [place]
+        return [module.TILES[place]._replace(block=0)]
     timed = [place, *(other for other in able if plan.rows[other].timed)]
-    times = {other: _predicted(plan, plan.rows[other], call) for other in timed}
+    call_of = plan.product, call.sizes, call.sms
+    times = {
+        module.TILES[other]._replace(
+            m=tile.m, stages=tile.stages, block=0, from_m=0, deep_m=0
+        ): time
+        for other in timed
+        for tile, time in predicted(plan.rows[other], *call_of).items()
+        if tiles_of(tile, *call.sizes[:2]) <= MOST
+    }
     least = min(times.values())
-    return [other for other, time in times.items() if time <= least * (1 + _ROUNDING)]
+    return [tile for tile, time in times.items() if time <= least * (1 + _ROUNDING)]
 
 
 def _serving(plan: Plan, call: _Call) -> Iterator[int]:
@@ -139,7 +151,7 @@ def _serving(plan: Plan, call: _Call) -> Iterator[int]:
             and schedule.unit in (None, call.gpu.unit)
             and row.runs_on(call.gpu, plan.product)
             and _holds(row, call.sizes)
-            and _count(row.tile, *call.sizes[:2]) <= MOST
+            and tiles_of(row.tile, *call.sizes[:2]) <= MOST
             and (not row.full or _fills(row.tile, call))
             and all(
                 _describable(tensor)
@@ -158,67 +170,10 @@ def _holds(row: Row, sizes: Sizes) -> bool:
     return all(most is None or size <= most for size, most in limits)
 
 
-def _predicted(plan: Plan, row: Row, call: _Call) -> float:
-    """Microseconds by a row's costs, reckoned apart from what launchers share.
-
-    To the four digits that a table has.
-    """
-    assert row.timed is not None
-    m, n, k = call.sizes
-    m = math.ceil(m / _STEP) * _STEP
-    tile, product, timed = row.tile, plan.product, row.timed
-    rates = {
-        name: float(f"{value:.4g}") for name, value in timed.rates._asdict().items()
-    }
-    block, once, launch, resident = (float(f"{value:.4g}") for value in timed[:-1])
-    high, wide = math.ceil(m / tile.m), math.ceil(n / tile.n)
-    parts = _parts(tile, high * wide, call)
-    turns = math.ceil(high * wide * parts / call.sms)
-    others = turns - math.ceil(turns / resident)
-    loop = math.ceil(math.ceil(k / tile.k) / parts) * block + once
-    loop *= turns - others + others * rates["beside"]
-    stored = max(product.out_bytes, product.tile_bytes)
-    once_each = product.bytes * k * (m + n) + stored * m * n
-    inside = m * wide + n * high
-    blocks = high * wide * (tile.m + tile.n)
-    memory = rates["wait"] + once_each / rates["memory"]
-    through = inside / rates["l2"] + (blocks - inside) / rates["zeros"]
-    drawn = high * wide * tile.m * tile.n * k / rates["powered"]
-    drawn += product.bytes * k * inside / rates["carried"]
-    slowed = max(0.0, drawn - rates["cool"])
-    cubes = (loop, memory, product.bytes * k * through, slowed)
-    found: float = launch + sum(each**3 for each in cubes) ** (1 / 3)
-    if parts > 1:
-        found += rates["meet"] + 4 * tile.m * tile.n * parts / rates["sums"]
-    return found
-
-
-def _count(tile: Any, m: int, n: int) -> int:
-    """How many tiles so many rows and columns have."""
-    tiles: int = math.ceil(m / tile.m) * math.ceil(n / tile.n)
-    return tiles
-
-
-def _parts(tile: Any, tiles: int, call: _Call) -> int:
-    """In how many parts K comes: as many as there are SMs for, of four blocks at least.
-
-    Of programs that go from tile to tile, in whole turns of all tiles.
-    """
-    if tile.split_k > 0:
-        return int(tile.split_k)
-    times = -tile.split_k
-    most = math.ceil(call.sizes[2] / (4 // times * tile.k))
-    here = times * call.sms // tiles
-    if SCHEDULES[tile.schedule].persistent:
-        here = call.sms // math.ceil(tiles / times)
-    parts: int = max(1, min(here, most))
-    return parts
-
-
 def _fills(tile: Tile, call: _Call) -> bool:
     """Whether the waves of its tiles are full to the share that tables ask for."""
     m, n, _ = call.sizes
-    tiles = _count(tile, m, n)
+    tiles = tiles_of(tile, m, n)
     return tiles / (math.ceil(tiles / call.sms) * call.sms) >= FULL
 
 

@@ -28,7 +28,7 @@ _PARTS = 3
 """More than one: the first, the last and one between them."""
 ANYWHERE = {
     **dict.fromkeys(
-        ("sm", "shared", "waves", "block", "once", "launch", "from_rows"), 0
+        ("sm", "shared", "waves", "block", "once", "launch", "from_rows", "from_m"), 0
     ),
     **dict.fromkeys("MNK", math.inf),
     "rates": None,
@@ -248,7 +248,8 @@ def _tabled(serving: list[Any], on_gpu: bool) -> list[Variant]:
     for, as in the table.
     """
     found = {}
-    for row in itertools.chain.from_iterable(map(_split, serving)):
+    members = (one for row in serving for one in row.members())
+    for row in itertools.chain.from_iterable(map(_split, members)):
         anywhere = row._replace(**ANYWHERE)
         needs = SCHEDULES[row.schedule].described
         rows = (serving[-1]._replace(sm=0, shared=0),) if needs else ()

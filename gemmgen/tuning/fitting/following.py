@@ -1,0 +1,36 @@
+"""Tiles that stand for others, which differ in rows alone, made of those timed.
+
+A table of few rows so has tiles of the right height for each call.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from gemmgen.schedules import schedule_of
+from gemmgen.schedules.parts.tile import Tile
+
+
+def standing(tiles: Iterable[Tile]) -> Iterator[Tile]:
+    """Tiles that stand for some of these.
+
+    All of them have as many stages as the highest, or one more.
+    """
+    alike: dict[Tile, list[Tile]] = {}
+    for tile in tiles:
+        alike.setdefault(replace(tile, m=0, stages=0), []).append(tile)
+    for each in alike.values():
+        highest = max(each, key=lambda tile: (tile.m, tile.stages))
+        near = (highest.stages, highest.stages + 1)
+        for least in sorted(tile.m for tile in each if tile.stages in near):
+            whole = replace(highest, from_m=least)
+            if schedule_of(whole).stands_for(whole):
+                yield whole
+                break
+
+
+def known_of(tile: Tile, tiles: Collection[Tile]) -> list[Tile]:
+    """Those of some tiles that one stands for, whatever their stages; or itself."""
+    if not tile.from_m:
+        return [tile] if tile in tiles else []
+    members = {replace(one, stages=0) for one in tile.members}
+    return [one for one in tiles if replace(one, stages=0) in members]

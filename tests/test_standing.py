@@ -1,0 +1,166 @@
+"""Tiles that stand for others, which differ in rows alone, from times to launches."""
+
+import math
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gemmgen.cost.resources import fits, shared_memory, why_not_compiled
+from gemmgen.hardware.targets import TARGETS
+from gemmgen.runtime.sides import CLOCKS, clocks, heights
+from gemmgen.schedules.parts.tile import Product
+from gemmgen.select.plan import Plan, load
+from gemmgen.select.tuned.costs import Cost, Costs
+from gemmgen.select.tuned.tile_text import parse_tile
+from gemmgen.tuning.fitting import costs as fitting
+from gemmgen.tuning.fitting.fit import Sample, fitted
+from gemmgen.tuning.fitting.following import known_of, standing
+from gemmgen.tuning.trials.spread import spread
+from tests.test_costs import RATES
+
+H200 = TARGETS["sm_90"]
+PLAIN = Product("bf16", 2, 2, 2)
+WHOLE = parse_tile("warp_specialized 160-256x128x64 kfill s4 w8")
+LOWER = [
+    parse_tile(f"warp_specialized {text}")
+    for text in (
+        *("256x128x64 kfill s4 w8", "160x128x64 kfill s5 w8"),
+        *("208x128x64 kfill s5 w8", "128x128x64 kfill s6 w8"),
+    )
+]
+PLANS = {plan.name: plan for plan in load(Path(__file__).parent.parent / "spec.yaml")}
+
+
+def test_heights_are_sums_of_few_powers_of_two() -> None:
+    assert heights(144, 256) == [144, 160, 192, 208, 224, 256]
+    assert all(clocks(48 + side) > 0.95 * clocks(64 + side) for side in (128, 192))
+    assert clocks(208) == CLOCKS[128] + CLOCKS[64] + CLOCKS[16]
+
+
+def test_each_has_its_rows_its_depth_and_its_part_of_a_block() -> None:
+    """Up to `deep_m` a stage more; what else there is stays as it was."""
+    own = WHOLE.launched._replace(block=0.6, once=1.2, shared=230_000, deep_m=208)
+    found = own.members()
+    assert [(one.m, one.stages) for one in found] == [
+        *((160, 5), (192, 5), (208, 5), (224, 4), (256, 4)),
+    ]
+    for one in found:
+        assert one.block == pytest.approx(0.6 * clocks(one.m) / clocks(256))
+        same = {"m": 256, "stages": 4, "block": 0.6, "from_m": 160, "deep_m": 208}
+        assert one.from_m == one.deep_m == 0 and one._replace(**same) == own
+        assert one.members() == [one]
+    assert [one.m for one in WHOLE.members] == [one.m for one in found]
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.get)
+def test_all_fit_what_their_row_says(plan: Plan) -> None:
+    """And a stage more than that fits none, or they would have it."""
+    for row in plan.rows:
+        for tile in row.tiles(plan.product) if row.tile.from_m else ():
+            assert fits(tile, plan.product, row.target)
+            assert not why_not_compiled(tile, plan.product, row.target)
+            used = shared_memory(tile, plan.product, row.target)
+            assert used <= row.shared_memory(plan.product)
+            higher = replace(tile, stages=tile.stages + 1)
+            beyond = tile.stages == row.tile.stages
+            assert not (beyond and fits(higher, plan.product, row.target))
+
+
+def test_kernels_of_spec_yaml_have_some() -> None:
+    """Of NN, NT, TN and TT; the launcher takes the height that it predicts best."""
+    for name in ("gemm_nn_bf16", "linear_bf16", "gemm_tn_bf16", "gemm_tt_fp16"):
+        plan = PLANS[name]
+        rows = [row for row in plan.rows if row.tile.from_m]
+        assert rows
+        for row in rows:
+            for m in (1, 160, 200, 300, 3000):
+                sizes = m, 4096, 4096
+                tile = row.tile_for(sizes, plan.product)
+                assert tile in row.tiles(plan.product) and row.timed
+                times = [
+                    row.timed._replace(
+                        block=row.timed.block * row.tile.share(one)
+                    ).predicted(one, sizes, H200.sms)
+                    for one in row.tiles(plan.product)
+                ]
+                chosen = row.tiles(plan.product).index(tile)
+                assert times[chosen] == pytest.approx(min(times))
+
+
+def test_those_timed_say_which_there_are() -> None:
+    """As many stages as the highest or one more; others have another ring."""
+    deep = replace(LOWER[1], m=144, stages=6)
+    whole = [replace(tile, split_k=1) for tile in LOWER]
+    found = [*standing([*LOWER, deep, *whole, parse_tile("tma 64x128x64 s8 w4")])]
+    assert found == [WHOLE, replace(WHOLE, split_k=1)]
+    assert known_of(WHOLE, [*LOWER, deep, *whole]) == LOWER[:3]
+    assert known_of(LOWER[3], LOWER) == [LOWER[3]]
+    assert not known_of(LOWER[3], whole)
+    assert not [*standing(LOWER[:1])]
+
+
+def test_its_costs_come_from_all_their_times() -> None:
+    """From times that follow the rule, the very costs."""
+    truth = Costs(RATES, {WHOLE: Cost(0.6, 1.2, 6.0, 1e-5)})
+    draw, samples = random.Random(0), []
+    for shape in spread(60):
+        times = {}
+        for tile in LOWER[:3]:
+            timed = truth.timed(WHOLE, PLAIN, H200)
+            timed = timed._replace(block=timed.block * WHOLE.share(tile))
+            off = 1 + draw.uniform(-0.01, 0.01)
+            times[tile] = off * 1e-6 * timed.predicted(tile, shape.sizes, H200.sms)
+        samples.append(Sample(PLAIN, shape, times, 1.0, dict.fromkeys(times)))
+    found = fitted(samples, [WHOLE], H200)
+    for shape in spread(40, start=1000):
+        wanted = truth.fastest(WHOLE, PLAIN, H200, shape.sizes)
+        tile, time = found.fastest(WHOLE, PLAIN, H200, shape.sizes)
+        assert time == pytest.approx(wanted[1], rel=0.05)
+    assert found.tiles[WHOLE].block == pytest.approx(0.6, rel=0.1)
+
+
+def test_a_launch_has_one_time_however_its_parts_were_asked_for() -> None:
+    """Where there are as many tiles as SMs, K comes whole."""
+    times = {parse_tile("tma 64x64x128 s6 w4"): 9e-6}
+    filled = parse_tile("tma 64x64x128 kfill s6 w4")
+    times[filled] = 8e-6
+    other = parse_tile("tma 64x64x128 k2fill s6 w4")
+    few, many = (next(s for s in spread(200) if less(s)) for less in (
+        lambda s: _tiles(s) < 40 and s.k > 4096, lambda s: _tiles(s) > 2 * H200.sms,
+    ))  # fmt: skip
+    tried = [*times, other]
+    found = fitting._of_launches(times, tried, many, H200)
+    assert found == dict.fromkeys(tried, 8e-6)
+    assert fitting._of_launches(times, tried, few, H200) == times
+
+
+def _tiles(shape: tuple[int, int, int]) -> int:
+    return math.ceil(shape[0] / 64) * math.ceil(shape[1] / 64)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "tma 160-256x128x64 s4 w8",
+        "warp_specialized 160-256x128x64 s4 w4",
+        "warp_specialized 256-160x128x64 s4 w8",
+        "warp_specialized 160-160x128x64 s4 w8",
+        "warp_specialized 152-256x128x64 s4 w8",
+        "warp_specialized 128-256x128x64 s4 w8",
+        "warp_specialized 160-240x128x64 s4 w8",
+    ],
+)
+def test_others_stand_for_none(text: str) -> None:
+    with pytest.raises(ValueError, match=r"rows that nothing is known of|no side"):
+        parse_tile(text)
+
+
+def test_a_tile_without_times_is_judged_by_what_it_stands_for() -> None:
+    """Whatever depth the one that is launched was timed with."""
+    shape = next(one for one in spread(200) if one.m > 1000)
+    served = replace(LOWER[1], stages=4)
+    sample = Sample(PLAIN, shape, {LOWER[0]: 10e-6, LOWER[1]: 12e-6}, 1.0, LOWER[:2])
+    found = fitting._losses(sample, [LOWER[0], WHOLE], [(LOWER[0], 9.0), (served, 8.0)])
+    assert found == pytest.approx([0.0, 0.2])
