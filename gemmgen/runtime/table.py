@@ -118,7 +118,9 @@ def best(tiles: Iterable[Tile], sizes: Sizes, sms: int) -> Tile | None:
     M, N, K = sizes
     timed: list[Tile] = []
     for tile in tiles:
-        if not tile.from_rows <= M <= tile.M or tile.tiles(M, N) > LONGEST_GRID:
+        if not tile.from_rows <= M <= tile.M:
+            continue
+        if M * N > LONGEST_GRID and tile.tiles(M, N) > LONGEST_GRID:
             continue
         if tile.rates:
             timed.append(tile)
