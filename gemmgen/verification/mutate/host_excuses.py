@@ -75,10 +75,12 @@ _SAME: dict[str, tuple[Same, ...]] = {
             "a single row whose step is short is served by another tile",
             "and (rows >= matrix.shape[1]) and",
         ),
+        Same("condition dropped", "M * N > LONGEST_GRID", SLOWER, "if tile.tiles("),
+        Same("bound moved by one", "M * N > LONGEST_GRID", SLOWER),
         Same("always taken", "if name not in able:", SLOWER),
         Same("always taken", "if key not in RUNNING:", ANEW),
     ),
-    "_runtime/tile.py": (
+    "_runtime/sides.py": (
         Same("never taken", "256 if warpgroups < 3", _OTHER_PIECES),
         Same("always taken", "256 if warpgroups < 3", _OTHER_PIECES),
         Same("bound moved by one", "warpgroups < 3", _OTHER_PIECES),
@@ -89,6 +91,8 @@ _SAME: dict[str, tuple[Same, ...]] = {
         Same("never taken", "if cuts_columns else", _OTHER_PIECES),
         Same("always taken", "if cuts_columns else", _OTHER_PIECES),
         Same("bound of min or max dropped", "32 if cuts_columns", _OTHER_PIECES),
+    ),
+    "_runtime/tile.py": (
         Same("condition dropped", "beside and shared", _OTHER_PIECES),
         Same("always taken", "beside and shared", _OTHER_PIECES),
         Same("never taken", "larger[-1] if larger", _OTHER_PIECES),
@@ -97,6 +101,8 @@ _SAME: dict[str, tuple[Same, ...]] = {
         Same("bound moved by one", "tiles >= self.waves", _EITHER),
         Same("bound moved by one", "needed <= room", _EITHER),
         Same("bound moved by one", "self.split_k > 0", "no tile has 0 parts of K"),
+        Same("never taken", "if wanted <= 1:", SLOWER),
+        Same("bound moved by one", "wanted <= 1", SLOWER),
     ),
     "_runtime/checks.py": (
         Same("argument by name dropped", "frozen=True", "nobody sets anything of it"),
