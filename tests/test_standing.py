@@ -16,7 +16,7 @@ from gemmgen.select.tuned.costs import Cost, Costs
 from gemmgen.select.tuned.tile_text import parse_tile
 from gemmgen.tuning.fitting import costs as fitting
 from gemmgen.tuning.fitting.fit import Sample, fitted
-from gemmgen.tuning.fitting.following import known_of, standing
+from gemmgen.tuning.fitting.standing import known_of, standing
 from gemmgen.tuning.trials.spread import spread
 from tests.test_costs import RATES
 

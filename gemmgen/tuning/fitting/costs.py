@@ -15,7 +15,7 @@ from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.fitting.choice import Choice
 from gemmgen.tuning.fitting.fit import Sample, fitted
-from gemmgen.tuning.fitting.following import standing
+from gemmgen.tuning.fitting.standing import standing
 from gemmgen.tuning.trials.candidates import AS_SLOW, KEPT, at_shape, searched
 from gemmgen.tuning.trials.spread import spread
 

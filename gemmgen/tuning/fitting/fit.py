@@ -14,7 +14,7 @@ from gemmgen.hardware.targets import Target
 from gemmgen.schedules.parts.tile import GROUP_M, Product, Rates, Tile, Work, duration
 from gemmgen.select.tuned.costs import Cost, Costs, instructions, rates_of
 from gemmgen.spec.shapes import Shape
-from gemmgen.tuning.fitting.following import known_of
+from gemmgen.tuning.fitting.standing import known_of
 
 _NEAR = 0.2
 """How much slower than the fastest a tile counts half."""
