@@ -53,9 +53,9 @@ class Case:
     def timed(self) -> dict[Tile, float]:
         """The seconds of tiles by what they cost, if calls are served by that."""
         found: dict[Tile, float] = {}
+        sizes, sms = self.shape.sizes, self.target.sms
         for row in self.table.costs if self.table else ():
             if row.timed:
-                sizes, sms = self.shape.sizes, self.target.sms
                 seconds = 1e-6 * row.timed.predicted(row.tile, sizes, sms)
                 tile = self.of_row(row)
                 found[tile] = min(seconds, found.get(tile, seconds))

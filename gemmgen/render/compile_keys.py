@@ -91,8 +91,9 @@ def by_tile(name: str, keys: Sequence[CompileKey]) -> list[dict[str, str]]:
 def _launched(plan: Plan) -> Iterator[tuple[str, Tile, Sequence[Sequence[int]]]]:
     """Every target and tile, with an M, N and K of each kind that the tile serves."""
     for row in plan.rows:
+        served = _served(row)
         for tile in row.tiles(plan.product):
-            yield row.target.name, tile, _served(row)
+            yield row.target.name, tile, served
     for target, tile in itertools.product(plan.targets, plan.configs):
         yield target, tile, [_SIZES] * len(_AXES)
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gemmgen.runtime.sides import clocks, heights
+from gemmgen.runtime.sides import clocks
 from gemmgen.runtime.tile import (
     ANY,
     FILL,
@@ -92,8 +92,8 @@ class Tile:
         """The tiles that it stands for, the lowest first; most are their own."""
         if not self.from_m:
             return (self,)
-        rows = heights(self.from_m, self.m)
-        return tuple(replace(self, m=m, from_m=0) for m in rows)
+        launched = self.launched.members()
+        return tuple(replace(self, m=one.m, from_m=0) for one in launched)
 
     def share(self, member: "Tile") -> float:
         """What part of the time of a block one of these takes for its own."""

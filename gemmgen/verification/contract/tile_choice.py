@@ -23,11 +23,7 @@ from gemmgen.schedules.parts.tile import FULL, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
 from gemmgen.verification.contract.choice_sizes import MOST, SMS, Sizes, sizes_for
-from gemmgen.verification.contract.reckoning import (
-    parts_of,
-    predicted,
-    tiles_of,
-)
+from gemmgen.verification.contract.reckoning import parts_of, predicted, tiles_of
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.example.subject import package_of
 from gemmgen.verification.interpret.hardware import (
