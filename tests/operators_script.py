@@ -29,10 +29,10 @@ from gemmgen.select.plan import Plan, load, plans
 from gemmgen.spec.parse import parse
 from gemmgen.verification.cases.cases import Case, numbers
 from gemmgen.verification.contract.memory_rules import check_in_place
-from gemmgen.verification.contract.operators import check_operator
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong, framed_inputs
 from gemmgen.verification.interpret import interpreter
+from gemmgen.verification.operators.checks import check_operator
 from generated import (
     gemm_nn_bf16_alpha_beta,
     gemm_nn_fp32,

@@ -40,6 +40,7 @@ ROOMS = (
     *("verification.interpret", "verification.gluon", "verification.cases"),
     *("verification.example", "verification.machine", "measurement"),
     *("verification.stand_in", "verification.launches", "verification.contract"),
+    "verification.operators",
     *("verification.run", "verification.sanitize", "verification.faults"),
     *("verification.mutate", "verification", "benchmark"),
     *("tuning.trials", "tuning.fitting", "tuning", "api", "cli", "__main__"),

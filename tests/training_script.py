@@ -23,9 +23,9 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from gemmgen.select.plan import Plan, load
-from gemmgen.verification.contract.operators import check_operator
 from gemmgen.verification.example.one_example import Wrong
 from gemmgen.verification.interpret import interpreter
+from gemmgen.verification.operators.checks import check_operator
 from tests.cases import case, refused, run_all
 
 CPU = torch.device("cpu")

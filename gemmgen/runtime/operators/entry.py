@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ..checks import check_gradient
-from ..support import DUAL, in_mode, in_transform, is_wrapped
+from ..support import DUAL, in_mode, is_wrapped
 from .registry import Slot
 from .sharding import Axes, shard
 
@@ -32,7 +32,7 @@ class Entry:
             self.refuse_tangents(inputs)
         if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
             return self.differentiate(keys, *inputs)
-        redirected = in_mode() or in_transform() or tensors[0].is_meta
+        redirected = in_mode() or tensors[0].is_meta
         if not (redirected or any(is_wrapped(t) or t.is_neg() for t in tensors)):
             return self.launch(*inputs)  # dispatching again would cost as much again
         return self.below_autograd(keys, *inputs)
@@ -80,8 +80,7 @@ class Entry:
 
 def item(value: Any, dim: Any, i: int) -> Any:
     """Return item i of an argument of torch.vmap, which may be the same for all."""
-    mapped = isinstance(value, torch.Tensor) and dim is not None
-    return value.select(dim, i) if mapped else value
+    return value if dim is None else value.select(dim, i)
 
 
 def define(slot: Slot) -> Callable[[str], Callable[..., Any]]:

@@ -3,10 +3,10 @@
 Fake results have the shapes and types that the launcher itself makes, in a dry run.
 """
 
+import contextlib
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property, partial
-from numbers import Real
 from typing import Any, TypeVar
 
 import torch
@@ -14,7 +14,7 @@ from torch.utils.flop_counter import register_flop_formula
 
 from ..checks import Checks, check_gradient, fits, refuse_out
 from ..dispatch import Launches
-from ..repeats import several
+from ..repeats import in_order, plain, several
 from ..support import dry_run, in_transform, must_dispatch, profiling, tracing
 from .entry import Entry, define
 from .registry import Slot, schema_of, slot_of
@@ -22,8 +22,7 @@ from .sharding import Axes
 
 T = TypeVar("T", bound=Callable[..., Any])
 
-# Types of an operator's arguments; symbols are numbers that torch traces.
-ARGUMENTS = (torch.Tensor, Real, torch.SymFloat, torch.SymInt)
+NUMBERS = (float, torch.SymFloat, torch.SymInt)  # symbols are those that torch traces
 AUTOCAST = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
 
 
@@ -61,6 +60,10 @@ class Operator(Entry):
         self.launches, self.by_row = launches, launcher.by_row
         self.launch, self.unwrapped = launcher.untracked, launcher.__wrapped__
         self.gradient = launcher.gradient
+        self.kinds = [
+            torch.Tensor if str(one.type) == "Tensor" else NUMBERS
+            for one in self.overload._schema.arguments
+        ]
 
     def call(self, *inputs: Any, out: Any = None, **named: Any) -> Any:
         """Make a launcher's call, as an operator if torch has to see it.
@@ -68,15 +71,22 @@ class Operator(Entry):
         Arguments of other types go to the launcher, which refuses them.
         """
         if not tracing():
-            every = (*inputs, *named.values())
-            valid = all(isinstance(one, ARGUMENTS) for one in every)
-            seen = must_dispatch(every) or (out is None and profiling())
-            if not (valid and seen):
+            given = self.typed(inputs, named)
+            seen = must_dispatch(given) or (out is None and profiling())
+            if not (given and seen):
                 return self.unwrapped(*inputs, out=out, **named)
-            inputs = tuple(map(number, inputs))
-            named = {name: number(one) for name, one in named.items()}
+            inputs, named = given, {}
         results = self.overload(*inputs, **named)
         return results if out is None else self.copied(results, out)
+
+    def typed(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+        """Return all inputs in order, numbers as floats; none if a type is wrong."""
+        ordered = in_order(self.names, inputs, named) or ()
+        with contextlib.suppress(OverflowError):  # by an integer beyond fp64
+            given = tuple(map(plain, ordered))
+            if all(map(isinstance, given, self.kinds)):
+                return given
+        return ()
 
     def copied(self, results: Any, out: Any) -> Any:
         """Copy results into `out`, which must have the same shapes and types."""
@@ -142,8 +152,8 @@ class Operator(Entry):
         with dry_run(found):
             self.unwrapped(
                 *(
-                    torch.empty(0, device="meta") if str(one.type) == "Tensor" else 0.0
-                    for one in self.overload._schema.arguments
+                    torch.empty(0, device="meta") if kind is torch.Tensor else 0.0
+                    for kind in self.kinds
                 )
             )
         return found
@@ -154,14 +164,14 @@ class Operator(Entry):
         If autocast is to A's dtype, each float tensor of the device but fp64 is cast to
         the dtype that it must have.
         """
-        wanted = [self.requested.get(name) for name in self.names]
+        dtypes = {name: dtype for name, (_, dtype) in self.requested.items()}
         with torch._C._ExcludeDispatchKeyGuard(
             torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, AUTOCAST[kind]))
         ):
-            if wanted[0] and wanted[0][1] == torch.get_autocast_dtype(kind):
+            if dtypes[self.names[0]] == torch.get_autocast_dtype(kind):
                 inputs = tuple(
-                    one.to(requested[1]) if requested and castable(one, kind) else one
-                    for one, requested in zip(inputs, wanted, strict=True)
+                    one.to(dtypes[name]) if castable(one) else one
+                    for name, one in zip(self.names, inputs, strict=True)
                 )
             return self.overload(*inputs)
 
@@ -208,20 +218,10 @@ def axes_of(
     return Axes({name: every[name] for name in names}, results, linear_in)
 
 
-def number(one: Any) -> Any:
-    """Return a number of NumPy as a float, anything else as it is."""
-    kept = not isinstance(one, Real) or isinstance(one, (float, int))
-    return one if kept else float(one)
-
-
-def castable(one: Any, kind: str) -> bool:
-    """Return whether autocast on a kind of device casts an argument."""
-    return (
-        isinstance(one, torch.Tensor)
-        and one.is_floating_point()
-        and one.device.type == kind
-        and one.dtype != torch.float64
-    )
+def castable(one: Any) -> bool:
+    """Return whether autocast casts an argument."""
+    of_floats = isinstance(one, torch.Tensor) and one.is_floating_point()
+    return of_floats and one.dtype != torch.float64
 
 
 def define_launcher(slot: Slot) -> None:

@@ -102,4 +102,4 @@ def schema_of(launcher: Callable[..., Any]) -> str:
 
 def returned(count: int) -> str:
     """Return a schema's type of so many results."""
-    return f"({', '.join(['Tensor'] * count)})" if count > 1 else "Tensor"
+    return f"({', '.join(['Tensor'] * count)})"

@@ -48,7 +48,7 @@ def ways(axes: Axes, given: Sequence[Any]) -> Iterator[tuple[list, list]]:
     results = [dims(along, leading) for along in axes.results]
     whole = [Replicate() if own else None for own in arguments.values()]
     yield [Replicate() for _ in results], whole
-    for along in dict.fromkeys(itertools.chain(*arguments.values(), *results)):
+    for along in dict.fromkeys(itertools.chain(*arguments.values())):
         contracted = not any(along in own for own in results)
         added = axes.linear_in if contracted else ()
         if added is None:

@@ -1,1 +1,1 @@
-"""What a launcher promises beside its numbers: refusals, operator, module, its tile."""
+"""What a launcher promises beside its numbers: refusals, module, its tile."""

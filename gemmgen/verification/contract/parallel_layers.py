@@ -15,10 +15,9 @@ from torch import Tensor, nn
 
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import Case
-from gemmgen.verification.contract.entered import several
 from gemmgen.verification.contract.layers import Held
 from gemmgen.verification.example import subject
-from gemmgen.verification.example.one_example import Wrong
+from gemmgen.verification.example.one_example import Wrong, several
 
 _DEVICES = 2
 _EVEN = Case((4,), 6, 8)

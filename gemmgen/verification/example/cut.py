@@ -41,7 +41,8 @@ class Partial:
     """Parts add up."""
 
 
-_PLACEMENTS: Any = SimpleNamespace(Partial=Partial, Replicate=Replicate, Shard=Shard)
+PLACEMENTS: Any = SimpleNamespace(Partial=Partial, Replicate=Replicate, Shard=Shard)
+"""What stands in for torch's module of them."""
 Call = Callable[..., Sequence[Tensor]]
 
 
@@ -51,7 +52,7 @@ def check_cut(sharding: Any, axes: Any, call: Call, inputs: Sequence[Any]) -> in
     `sharding` is the module of a package that says in which ways tensors of such `axes`
     may be cut.
     """
-    with patch.dict(sys.modules, {"torch.distributed.tensor": _PLACEMENTS}):
+    with patch.dict(sys.modules, {"torch.distributed.tensor": PLACEMENTS}):
         ways = [*sharding.ways(axes, inputs)]
     wanted = call(*inputs)
     for results, arguments in ways:

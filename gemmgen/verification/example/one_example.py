@@ -50,6 +50,11 @@ class Call:
         return results
 
 
+def several(returned: Any) -> list[Tensor]:
+    """One or several results as a list."""
+    return [returned] if isinstance(returned, Tensor) else list(returned)
+
+
 def run(
     plan: Plan,
     launcher: Callable[..., Any],

@@ -23,7 +23,7 @@ from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import numbers
 from gemmgen.verification.example import subject
-from gemmgen.verification.example.one_example import Wrong
+from gemmgen.verification.example.one_example import Wrong, several
 from gemmgen.verification.launches.calls import Call, Facts, call_of
 from gemmgen.verification.launches.oracle import (
     Expected,
@@ -288,11 +288,6 @@ def unknowing(shared: Sequence[ModuleType]) -> Iterator[None]:
         for one, items in zip(known, before, strict=True):
             one.clear()
             one.update(items)
-
-
-def several(returned: Any) -> list[torch.Tensor]:
-    """The results as a list."""
-    return [returned] if isinstance(returned, torch.Tensor) else list(returned)
 
 
 def stream_of(facts: Facts) -> int:

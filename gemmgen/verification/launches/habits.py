@@ -15,8 +15,8 @@ import triton
 
 from gemmgen.problem.tensors import rows_first
 from gemmgen.verification.cases.cases import input_tensors, numbers
-from gemmgen.verification.example.one_example import Wrong
-from gemmgen.verification.launches.bench import Bench, several
+from gemmgen.verification.example.one_example import Wrong, several
+from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.launches.calls import Facts
 from gemmgen.verification.stand_in.turns import in_turns
 

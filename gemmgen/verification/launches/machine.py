@@ -14,7 +14,8 @@ from gemmgen.select.plan import Plan
 from gemmgen.tables.operations import OPERATIONS
 from gemmgen.verification.cases.cases import input_tensors, numbers
 from gemmgen.verification.cases.views import FOR_OUTPUTS, VIEWS
-from gemmgen.verification.launches.bench import Bench, several
+from gemmgen.verification.example.one_example import several
+from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.launches.calls import OUTS, OWN_VIEWS, Call, Facts
 from gemmgen.verification.launches.real import RealBench
 from gemmgen.verification.stand_in.turns import in_turns

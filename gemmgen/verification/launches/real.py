@@ -15,8 +15,8 @@ import triton
 from gemmgen.select.plan import Plan
 from gemmgen.verification.cases.cases import numbers
 from gemmgen.verification.example import one_example, subject
-from gemmgen.verification.example.one_example import Wrong, bits
-from gemmgen.verification.launches.bench import Made, several, shared_by, unknowing
+from gemmgen.verification.example.one_example import Wrong, bits, several
+from gemmgen.verification.launches.bench import Made, shared_by, unknowing
 from gemmgen.verification.launches.calls import Call, Facts, call_of
 from gemmgen.verification.launches.oracle import check_returned
 from gemmgen.verification.oracle.comparison import Block

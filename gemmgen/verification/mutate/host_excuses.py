@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 from gemmgen.verification.mutate.mutants import Mutated
 from gemmgen.verification.mutate.path_excuses import PATH, PATH_ON_OLDEST
-from gemmgen.verification.mutate.same import ANEW, DICT, INFERENCE, SLOWER, Same
+from gemmgen.verification.mutate.same import ANEW, DICT, INFERENCE, SLOWER, TYPES, Same
 
 _OLDEST = version("triton").startswith("3.6.")
 
@@ -17,6 +17,8 @@ _MENDED = "the verifier's interpreter is mended, and multiplies bf16"
 _EMPTY = "what is empty has the address 0, from which everything is apart"
 _ONE_BOX = "what lies in lines of 128 bytes is one box, of at most 256"
 _OTHER_PIECES = "the same in pieces, or in boxes, of other sizes"
+_NO_PROGRAM = "a grid without programs launches nothing"
+_FOR_GOOD = "an operator is there as long as its process"
 _RACED = "a kernel that is autotuned takes no descriptors"
 _OWN_BUFFER = "a last part that could share a buffer has its own: more room is taken"
 
@@ -167,6 +169,44 @@ _SAME: dict[str, tuple[Same, ...]] = {
         ),
         Same("condition dropped", "not one.numel()", _EMPTY, "if distance >="),
         Same("never taken", "if not tensor.numel():", _EMPTY),
+    ),
+    "_runtime/operators/entry.py": (
+        Same("argument by name dropped", "torch.library.register_fake(", _FOR_GOOD),
+        Same("argument by name dropped", "torch.library.register_vmap(", _FOR_GOOD),
+        Same("never taken", "if not (redirected or", SLOWER),
+        Same("always taken", "DUAL._current_level >= 0", SLOWER),
+        Same("with dropped", "torch._C._AutoDispatchBelowAutograd()", SLOWER),
+    ),
+    "_runtime/operators/operator.py": (
+        Same("argument by name dropped", "bound=Callable", TYPES),
+        Same(
+            "condition dropped", "out is None and profiling()", SLOWER, "or profiling()"
+        ),
+        Same("condition dropped", "dim is None or name in self.by_row", SLOWER),
+        Same("never taken", "if all((dim is None or name in", SLOWER),
+        Same(
+            "argument by name dropped",
+            "torch.empty(0, device='meta')",
+            "in a dry run the CPU does as well",
+        ),
+    ),
+    "_runtime/gradients/function.py": (
+        Same(
+            "condition dropped", "any(map(requires_grad", SLOWER, "is_grad_enabled()\n"
+        ),
+        Same("never taken", "if not in_transform():", SLOWER),
+    ),
+    "_runtime/gradients/elementwise.py": (
+        Same("condition dropped", "M and N", _NO_PROGRAM),
+        Same("always taken", "if M and N:", _NO_PROGRAM),
+    ),
+    "_runtime/operators/launcher.py": (
+        Same("argument by name dropped", "covariant=True", TYPES),
+    ),
+    "_runtime/operators/sharding.py": (
+        Same(
+            "condition dropped", "slot.sharded is not None or", SLOWER, "if 'torch.dis"
+        ),
     ),
     "_runtime/layers/base.py": (
         Same("argument by name dropped", "cls(linear.in_features", SLOWER),

@@ -1,11 +1,10 @@
 """Of what launches and remembers calls: mutants that nothing can tell, with reasons."""
 
-from gemmgen.verification.mutate.same import ANEW, SLOWER, Same
+from gemmgen.verification.mutate.same import ANEW, SLOWER, TYPES, Same
 
 _ONE_DTYPE = "a kernel has its dtypes for good, sides of blocks among constants"
 _NOTED = "Triton notes every kernel's descriptors, none in an empty list"
 _FINER = "kernels are told apart by more than Triton tells them by, and compiled again"
-_TYPES = "a bound of types is nobody's at run time"
 _MORE_ROOM = "there is more room than is needed"
 _NOTHING_KEPT = (
     "what is interpreted is never launched directly, so nothing is remembered"
@@ -77,10 +76,24 @@ PATH: dict[str, tuple[Same, ...]] = {
     ),
     "_runtime/launch_cache.py": (
         Same("never taken", "if repeat:", SLOWER),
-        Same("argument by name dropped", "covariant=True", _TYPES),
+        Same("argument by name dropped", "covariant=True", TYPES),
         Same(
             "argument by name dropped", "**named", "it raises for the other arguments"
         ),
+        Same(
+            "condition dropped", "out is None and profiling()", SLOWER, "or profiling()"
+        ),
+        Same(
+            "condition dropped",
+            "out is None and profiling()",
+            SLOWER,
+            "must_dispatch(every) or out is None",
+        ),
+        Same(
+            "condition dropped", "self.gradient.asked(inputs)", SLOWER, "if not inter"
+        ),
+        Same("never taken", "if self.gradient and", SLOWER),
+        Same("never taken", "if not (tracing() or must_dispatch(every)", SLOWER),
         Same("never taken", "if INTERPRETED", _NOTHING_KEPT),
         Same(
             "always taken",

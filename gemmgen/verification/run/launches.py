@@ -27,6 +27,7 @@ from gemmgen.verification.launches.machine import each_alone, machine
 from gemmgen.verification.launches.mishaps import mishaps
 from gemmgen.verification.launches.places import places
 from gemmgen.verification.launches.rows import rows
+from gemmgen.verification.operators.seen import seen
 from gemmgen.verification.stand_in.driver import Driver
 from gemmgen.verification.stand_in.installation import install
 
@@ -78,6 +79,7 @@ def _steps(
         places,
         learning,
         passes,
+        seen,
     ):
         yield from tried(bench)
     first = (number + crc32(bench.plan.name.encode())) % profile.every

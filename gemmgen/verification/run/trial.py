@@ -27,7 +27,6 @@ from gemmgen.verification.contract.memory_rules import (
     check_in_place,
     check_memory_refusals,
 )
-from gemmgen.verification.contract.operators import check_operator
 from gemmgen.verification.contract.package import check_package
 from gemmgen.verification.contract.parallel_layers import check_parallel_layer
 from gemmgen.verification.contract.refusals import check_refusals
@@ -48,6 +47,7 @@ from gemmgen.verification.example.subject import Variant
 from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.interpret.hardware import Refused
 from gemmgen.verification.interpret.memory import OutOfBounds, Unclean
+from gemmgen.verification.operators.checks import check_operator
 from gemmgen.verification.oracle.comparison import Block
 from gemmgen.verification.run.shrinking import try_drawn
 

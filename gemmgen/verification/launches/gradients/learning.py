@@ -10,8 +10,8 @@ import torch
 
 from gemmgen.verification.cases.cases import input_tensors, numbers
 from gemmgen.verification.example import subject
-from gemmgen.verification.example.one_example import Wrong
-from gemmgen.verification.launches.bench import Bench, Made, several
+from gemmgen.verification.example.one_example import Wrong, several
+from gemmgen.verification.launches.bench import Bench, Made
 from gemmgen.verification.launches.calls import Facts
 from gemmgen.verification.launches.habits import direct
 from gemmgen.verification.stand_in.record import check_assumptions, difference, named
@@ -36,7 +36,7 @@ def learning(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     yield str(_surrounded.__doc__), partial(_surrounded, bench, last + _SIDE)
 
 
-def _made(bench: Bench, facts: Facts, names: Sequence[str]) -> Made:
+def call_that_learns(bench: Bench, facts: Facts, names: Sequence[str]) -> Made:
     """What becomes of a call of which these tensors learn; held against them."""
     call = bench.call(facts)
     for name in names:
@@ -62,9 +62,9 @@ def _again(bench: Bench, names: Sequence[str], side: int) -> None:
     """What comes again is launched as it was, past Triton's own entry."""
     bench.renew()
     facts = replace(bench.usual, n=side, k=side)
-    first, *_ = [_made(bench, facts, names) for _ in range(_KEPT)]
+    first, *_ = [call_that_learns(bench, facts, names) for _ in range(_KEPT)]
     with _known(bench):
-        again = _made(bench, facts, names)
+        again = call_that_learns(bench, facts, names)
     if again.through_triton and direct(bench):
         raise Wrong("a call that learns and comes again is launched anew")
     (one,), (other,) = first.launches, again.launches
@@ -89,7 +89,7 @@ def _of_rows(bench: Bench, side: int) -> None:
     bench.renew()
     for rows in [*([_ROWS[0]] * _KEPT), *_ROWS] * 2:
         facts = replace(bench.usual, rows=(rows,), n=side, k=side)
-        made = _made(bench, facts, input_tensors(bench.plan)[:1])
+        made = call_that_learns(bench, facts, input_tensors(bench.plan)[:1])
         if (sizes := named(made.launches[0])["M"]) != rows:
             raise Wrong(f"{rows} rows are passed as {sizes}")
 
@@ -100,8 +100,8 @@ def _surrounded(bench: Bench, side: int) -> None:
     usual = replace(bench.usual, n=side, k=side)
     others = [replace(usual, device=1), replace(usual, current=1), usual]
     for facts in [usual, *others] * _KEPT:
-        _made(bench, facts, input_tensors(bench.plan))
-    if not _made(
+        call_that_learns(bench, facts, input_tensors(bench.plan))
+    if not call_that_learns(
         bench, replace(usual, hooked="enter"), input_tensors(bench.plan)
     ).hooks:
         raise Wrong("a call that learns calls no hook")

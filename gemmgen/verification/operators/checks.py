@@ -5,7 +5,10 @@ What torch itself can check of an operator, `torch.library.opcheck`, is checked 
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -13,11 +16,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from gemmgen.select.plan import Plan
-from gemmgen.verification.contract.derivatives import check_derivatives
-from gemmgen.verification.contract.entered import Entered, several
-from gemmgen.verification.contract.told import Told, ToldOfFunctions
-from gemmgen.verification.example.cut import check_cut
-from gemmgen.verification.example.one_example import Wrong
+from gemmgen.verification.example.cut import PLACEMENTS, check_cut
+from gemmgen.verification.example.one_example import Wrong, several
+from gemmgen.verification.operators.derivatives import check_derivatives
+from gemmgen.verification.operators.entered import Entered
+from gemmgen.verification.operators.passes import check_pass
+from gemmgen.verification.operators.registration import check_registration
+from gemmgen.verification.operators.told import Told, ToldOfFunctions
+from gemmgen.verification.operators.transforms import check_transforms
 
 _ITEMS, _AXES = 2, 2
 """Of what is mapped, and how many axes it may be mapped along."""
@@ -31,8 +37,10 @@ def check_operator(
     """Raise `Wrong` for what is not as it must be; how many things were tried."""
     one = Entered(plan, launcher, device)
     checks = (
+        check_registration,
         _called,
         _cut,
+        _sharded,
         _told,
         _given,
         _without_memory,
@@ -40,6 +48,8 @@ def check_operator(
         _cast,
         _traced,
         check_derivatives,
+        check_transforms,
+        check_pass,
     )
     for check in checks:
         check(one)
@@ -54,6 +64,12 @@ def _called(one: Entered) -> None:
     for place, _, given in one.tensors():  # which torch writes out for an operator
         negated = one.with_other(place, torch._neg_view(-given))
         one.same("the operator of a negated view", one.overload(*negated))
+    out = [torch.zeros_like(want) for want in one.wanted]
+    given = out if len(out) > 1 else out[0]
+    with patch.object(one.launcher.operator, "overload", None):  # nobody has to see it
+        one.same("a call", one.launcher.operator.call(*one.inputs))
+        one.launcher.operator.call(*one.inputs, out=given)
+        one.same("given results", out)
 
 
 def _cut(one: Entered) -> None:
@@ -68,6 +84,43 @@ def _cut(one: Entered) -> None:
         raise Wrong(f"{ways} ways to cut it")
 
 
+def _sharded(one: Entered) -> None:
+    """DTensor, when it is there, learns these ways once, from any call."""
+    slot, learnt = one.launcher.operator.slot, list[Any]()
+    sharding = sys.modules[type(slot.operator.axes).__module__]
+    place, _, first = next(one.tensors())
+    negated = one.with_other(place, torch._neg_view(-first))
+    dtensor = "torch.distributed.tensor"
+
+    def register(overload: Any) -> Callable[..., Any]:
+        return lambda ways: learnt.append((overload, ways))
+
+    experimental = SimpleNamespace(register_sharding=register)
+    there = {dtensor: PLACEMENTS, f"{dtensor}.experimental": experimental}
+    with patch.object(slot, "sharded", None), patch.dict(sys.modules):
+        sys.modules.pop(dtensor, None)
+        one.overload(*negated)
+        if slot.sharded is not None:
+            raise Wrong("DTensor is imported for a call without one")
+    for given in (negated, _fakes(one, FakeTensorMode())):
+        with patch.object(slot, "sharded", None), patch.dict(sys.modules, there):
+            learnt.clear()
+            for _ in range(2):
+                one.overload(*given)
+            ways = [*sharding.ways(slot.operator.axes, one.inputs)]
+            found = [(name, own(*one.inputs)) for name, own in learnt]
+        if found != [(one.overload, ways)]:
+            raise Wrong(f"DTensor learns {found}")
+
+
+def _fakes(one: Entered, mode: FakeTensorMode) -> list[Any]:
+    """The arguments without memory."""
+    return [
+        mode.from_tensor(given) if isinstance(given, Tensor) else given
+        for given in one.inputs
+    ]
+
+
 def _told(one: Entered) -> None:
     """Modes are told of it, once, and of nothing else."""
     for mode in (Told(), ToldOfFunctions()):
@@ -78,10 +131,14 @@ def _told(one: Entered) -> None:
         one.same("under a mode", returned)
     out = [torch.zeros_like(want) for want in one.wanted]
     with Told() as told:
-        one.launcher(*one.inputs, out=out if len(out) > 1 else out[0])
+        returned = one.launcher(*one.inputs, out=out if len(out) > 1 else out[0])
     if one.overload not in told.seen:
         raise Wrong("a mode was not told of a call with out")
     one.same("given results under a mode", out)
+    pairs = zip(several(returned), out, strict=True)
+    kind = tuple if len(out) > 1 else Tensor
+    if not isinstance(returned, kind) or not all(got is own for got, own in pairs):
+        raise Wrong("a call with out under a mode returns other tensors")
     with FlopCounterMode(display=False) as counter:
         one.launcher(*one.inputs)
     if counter.get_total_flops() != one.flops:
@@ -100,6 +157,13 @@ def _given(one: Entered) -> None:
             one.refused(what, name, lambda out=out: _into(one, one.inputs, out))  # type: ignore[misc]
             if any(bool(other.any()) for at, other in enumerate(out) if at != position):
                 raise Wrong(f"{what} of {name} is refused after another was written")
+    if len(one.wanted) > 1:
+        one.refused("too few", "out", lambda: _into(one, one.inputs, out[:1]))
+    for place, name in enumerate(one.names):
+        for wrong in ("word", True, 10**400):
+            given = one.with_other(place, wrong)
+            one.refused("a word", name, lambda given=given: _into(one, given, out))  # type: ignore[misc]
+    _says_what_is_missing(one)
     place, name, given = next(one.tensors())
     learning = one.with_other(place, given.detach().requires_grad_())
     out = [torch.zeros_like(other) for other in one.wanted]
@@ -107,19 +171,29 @@ def _given(one: Entered) -> None:
     one.refused("gradient into out", who, lambda: _into(one, learning, out))
 
 
+def _says_what_is_missing(one: Entered) -> None:
+    """A call without its last argument is what it is without a mode."""
+    told = []
+    for mode in (nullcontext(), Told()):
+        try:
+            with mode:
+                one.launcher(*one.inputs[:-1])
+        except TypeError as error:
+            told.append(str(error))
+    if len(told) != len({*told}) + 1:
+        raise Wrong(f"a call without {one.names[-1]}: {told}")
+
+
 def _into(one: Entered, inputs: Sequence[Any], out: Sequence[Tensor]) -> None:
     """A call into given results that a mode is told of."""
     with Told():
-        one.launcher(*inputs, out=out if len(out) > 1 else out[0])
+        one.launcher(*inputs, out=tuple(out) if len(one.wanted) > 1 else out[0])
 
 
 def _without_memory(one: Entered) -> None:
     """Its fake results are like real ones, and mistakes are refused."""
     with FakeTensorMode() as mode:
-        fakes = [
-            mode.from_tensor(given) if isinstance(given, Tensor) else given
-            for given in one.inputs
-        ]
+        fakes = _fakes(one, mode)
         returned = several(one.launcher(*fakes))
         for got, want in zip(returned, one.wanted, strict=True):
             found = got.shape, got.stride(), got.dtype, got.device
@@ -129,6 +203,18 @@ def _without_memory(one: Entered) -> None:
             given = list(fakes)
             given[place] = fakes[place].to(torch.int32)
             one.refused("fake int32", name, lambda given=given: one.overload(*given))  # type: ignore[misc]
+    _on_meta(one)
+
+
+def _on_meta(one: Entered) -> None:
+    """As an operator it has results of the same sizes and types on the meta device."""
+    metas = [
+        given.to("meta") if isinstance(given, Tensor) else given for given in one.inputs
+    ]
+    for got, want in zip(several(one.overload(*metas)), one.wanted, strict=True):
+        found = got.is_meta, got.shape, got.stride(), got.dtype
+        if found != (True, want.shape, want.stride(), want.dtype):
+            raise Wrong(f"results without memory are {found}")
 
 
 def _mapped(one: Entered) -> None:
@@ -141,7 +227,10 @@ def _mapped(one: Entered) -> None:
 
 
 def _along(one: Entered, axes: dict[int, int]) -> None:
-    """The same over the arguments at some places, each along an axis; items differ."""
+    """The same over the arguments at some places, each along an axis; items differ.
+
+    The operator's own rule is asked, not torch's for operators without one.
+    """
     items = [
         [given + i if at in axes else given for at, given in enumerate(one.inputs)]
         for i in range(_ITEMS)
@@ -151,7 +240,11 @@ def _along(one: Entered, axes: dict[int, int]) -> None:
         for at, each in enumerate(zip(*items, strict=True))
     ]
     dims = tuple(map(axes.get, range(len(stacked))))
-    returned = several(torch.vmap(one.launcher, dims)(*stacked))
+    operator = one.launcher.operator
+    with patch.object(operator, "batched", wraps=operator.batched) as rule:
+        returned = several(torch.vmap(one.launcher, dims)(*stacked))
+    if not rule.called:
+        raise Wrong("torch.vmap does not ask the operator")
     for i, item in enumerate(items):
         wanted = several(one.launcher(*item))
         one.same("under vmap", tuple(each[i] for each in returned), wanted)
@@ -177,11 +270,11 @@ def _cast(one: Entered) -> None:
 
 
 def _not_cast(one: Entered) -> None:
-    """A tensor in fp64 is refused under autocast too, for that casts none of it."""
+    """A tensor in fp64, or of integers, is refused: autocast casts neither."""
     for place, name, given in one.tensors():
-        if given.dtype != torch.float64:
-            wider = one.with_other(place, given.double())
-            one.refused("autocast", name, lambda a=wider: one.launcher(*a))  # type: ignore[misc]
+        for dtype in {torch.float64, torch.int32} - {given.dtype}:
+            other = one.with_other(place, given.to(dtype))
+            one.refused("autocast", name, lambda a=other: one.launcher(*a))  # type: ignore[misc]
 
 
 def _traced(one: Entered) -> None:

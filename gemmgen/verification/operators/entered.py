@@ -10,7 +10,7 @@ from gemmgen.select.plan import Plan
 from gemmgen.tables.operations import OPERATIONS
 from gemmgen.verification.cases.cases import Case
 from gemmgen.verification.contract.refusals import valid_call
-from gemmgen.verification.example.one_example import Wrong, bits
+from gemmgen.verification.example.one_example import Wrong, bits, several
 
 _ROWS, _LEADING, _N, _K = (3,), (2, 3), 5, 7
 
@@ -92,8 +92,3 @@ class Entered:
                 torch.library.opcheck(self.overload, given)
                 return
         torch.library.opcheck(self.overload, given, test_utils=_WITHOUT_VALUES)
-
-
-def several(returned: Any) -> Sequence[Tensor]:
-    """One or several results as a sequence."""
-    return returned if isinstance(returned, tuple | list) else [returned]

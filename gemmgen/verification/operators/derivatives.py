@@ -3,27 +3,24 @@
 And what else of torch differentiates, compiles, profiles or cuts finds the same.
 """
 
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_utils import CrossRefFakeMode
 from torch.autograd import forward_ad
+from torch.multiprocessing.reductions import StorageWeakRef
 
-from gemmgen.render.names.parts import GRAD_EPILOGUE
-from gemmgen.verification.contract.entered import Entered, several
-from gemmgen.verification.contract.told import Told
-from gemmgen.verification.example.cut import check_cut
-from gemmgen.verification.example.one_example import Wrong, bits
+from gemmgen.verification.example.one_example import Wrong, bits, several
+from gemmgen.verification.operators.entered import Entered
+from gemmgen.verification.operators.passes import pass_of
+from gemmgen.verification.operators.told import Told
 
 _FACTORS = 2
 """A and B, the first tensors of a call."""
-_WAYS = 3
-"""Ways to cut a pass: not at all, along rows, along columns."""
-_SIZES = {"m": 6, "n": 10}
 
 
 def _learned(one: Entered, returned: Any) -> None:
@@ -62,7 +59,7 @@ def _derivatives(one: Entered) -> None:
 
 def _wrong(one: Entered) -> None:
     """A wrong argument is refused by the kernel's name, where others learn too."""
-    learning, _ = _all_learning(one)
+    learning, _ = all_learning(one)
     for place, name, tensor in one.tensors():
         wrong = [*learning[:place], tensor.int(), *learning[place + 1 :]]
         for call in (one.launcher, one.overload):
@@ -71,7 +68,7 @@ def _wrong(one: Entered) -> None:
 
 def _once(one: Entered) -> None:
     """There is no second derivative: it is refused by the kernel's name."""
-    learning, tensors = _all_learning(one)
+    learning, tensors = all_learning(one)
     results = several(one.launcher(*learning))
     given = [result.detach().requires_grad_() for result in results]
     _refused_twice(
@@ -82,7 +79,7 @@ def _once(one: Entered) -> None:
     for at in (*range(_FACTORS), len(tensors)):  # of A, B and the results' gradients
         own = [x.detach().requires_grad_(i == at) for i, x in enumerate(tensors)]
         given = [x.detach().requires_grad_(at == len(tensors)) for x in results]
-        _, pulled = torch.func.vjp(lambda *some: _called(one, some), *own)
+        _, pulled = torch.func.vjp(lambda *some: called_with(one, some), *own)
         found = sum(grad.double().sum() for grad in pulled(tuple(given)))
         if not found.requires_grad:
             raise Wrong("a second derivative is left out in silence")
@@ -100,19 +97,20 @@ def _refused_twice(one: Entered, call: Callable[[], object]) -> None:
         raise Wrong("a second derivative: accepted")
 
 
-def _by_functions(one: Entered) -> None:
-    """`torch.func` finds the gradients that autograd does."""
-    learning, tensors = _all_learning(one)
-    wanted = _gradients(one.launcher, learning)
-    plain = [tensor.detach() for tensor in tensors]
-    results, pulled = torch.func.vjp(lambda *some: _called(one, some), *plain)
-    one.same("under torch.func", results)
-    _same_gradients("under torch.func", pulled(results), wanted)
+def _on_meta(one: Entered) -> None:
+    """What learns on the meta device is refused by its name."""
+    for place, name, _ in one.tensors():
+        metas = [
+            given.to("meta") if isinstance(given, Tensor) else given
+            for given in one.inputs
+        ]
+        metas[place].requires_grad_()
+        one.refused("meta", name, lambda metas=metas: one.overload(*metas))  # type: ignore[misc]
 
 
 def _none_given(one: Entered) -> None:
     """Where no result has a gradient, no input gets one."""
-    learning, tensors = _all_learning(one)
+    learning, tensors = all_learning(one)
     results = [_Silent.apply(result) for result in several(one.launcher(*learning))]
     given = [torch.ones_like(result) for result in results]
     found = torch.autograd.grad(results, tensors, given, allow_unused=True)
@@ -135,79 +133,70 @@ class _Silent(torch.autograd.Function):  # type: ignore[misc]
 
 def _seen(one: Entered) -> None:
     """Modes and profilers are told of what its backward launches."""
-    learning, _ = _all_learning(one)
+    learning, _ = all_learning(one)
     with Told() as told:
-        _gradients(one.launcher, learning)
+        gradients(one.launcher, learning)
     own = one.overload.namespace  # begins those of its folder too
     names = {str(func.name()) for func in told.seen if hasattr(func, "name")}
     seen = {name for name in names if name.startswith(own)}
     with torch.profiler.profile() as profile:
-        _gradients(one.launcher, learning)
+        gradients(one.launcher, learning)
     profiled = {event.name for event in profile.events()}
-    passed = _pass_of(one)
+    passed = pass_of(one)
     launched = {passed.overload.name()} if passed else set()
     for who, found in (("a mode", seen), ("a profiler", profiled)):
         if len(seen) < 2 or not launched | seen <= found:
             raise Wrong(f"{who} is told of {sorted(found & (seen | launched))}")
 
 
-def _pass_of(one: Entered) -> Any:
-    """The pass of its backward, if it has one."""
-    place = sys.modules.get(f"{one.launcher.__module__}.{GRAD_EPILOGUE}")
-    return getattr(place, GRAD_EPILOGUE.upper(), None)
+def _lets_go(one: Entered) -> None:
+    """What only a backward needs has gone once it is read, before any product."""
+    learning, tensors = all_learning(one)
+    results = several(one.launcher(*learning))
+    given = {tensor.data_ptr() for tensor in (*tensors, *results)}
 
+    def backward(saved: Iterable[Any], grads: Any, needs: Sequence[bool]) -> Any:
+        places = [
+            StorageWeakRef(x.untyped_storage())
+            for x in saved
+            if isinstance(x, Tensor) and x.data_ptr() not in given
+        ]
+        if not all(place.expired() for place in places):
+            raise Wrong("what a backward has read is kept")
+        return [None] * len(needs)
 
-def _between_1_and_2(shape: Sequence[int], source: torch.Generator) -> Tensor:
-    """Values whose sums do not cancel, so that parts of them round as the whole."""
-    return 1 + torch.rand(shape, generator=source)
-
-
-def _pass_cut(one: Entered) -> None:
-    """In each way in which DTensor may cut a pass, parts make it up."""
-    passed = _pass_of(one)
-    if passed is None:
-        return
-    source = torch.Generator().manual_seed(0)
-    inputs = [
-        (
-            _between_1_and_2([_SIZES[axis] for axis in axes], source).to(one.device)
-            if axes
-            else 0.5
+    with patch.object(one.launcher.gradient, "backward", backward):
+        torch.autograd.grad(
+            results, tensors, [*map(torch.ones_like, results)], allow_unused=True
         )
-        for axes in passed.inputs.values()
-    ]
-    every = 2 ** len(passed.results) - 1
-    sharding = sys.modules[type(passed.axes).__module__]
-    given = (sharding, passed.axes, lambda *each: several(passed.overload(*each)))
-    if (ways := check_cut(*given, [*inputs, every])) != _WAYS:
-        raise Wrong(f"{ways} ways to cut a pass")
 
 
 def _trained(one: Entered) -> None:
     """Its gradients are the same compiled; torch checks their graph."""
-    learning, _ = _all_learning(one)
+    learning, _ = all_learning(one)
     torch._dynamo.reset()
     compiled = torch.compile(one.launcher, backend="aot_eager", fullgraph=True)
-    plain, traced = (_gradients(call, learning) for call in (one.launcher, compiled))
-    _same_gradients("compiled", traced, plain)
+    plain, traced = (gradients(call, learning) for call in (one.launcher, compiled))
+    same_gradients("compiled", traced, plain)
     try:
         with CrossRefFakeMode():  # every operator beside what it is without memory
-            _gradients(one.launcher, learning)
+            gradients(one.launcher, learning)
             for place, _, tensor in one.tensors():
                 alone = one.with_other(place, tensor.detach().requires_grad_())
-                _gradients(one.launcher, alone)
+                gradients(one.launcher, alone)
         one.check_by_torch(True, partial(_found, one.launcher))
     except Exception as error:
         raise Wrong(f"traced with gradients: {error}") from error
 
 
-def _same_gradients(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> None:
+def same_gradients(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> None:
+    """Raise `Wrong` unless gradients are alike bit by bit."""
     for got, want in zip(found, wanted, strict=True):
         if not torch.equal(bits(got), bits(want)):
             raise Wrong(f"{what}: other gradients than a plain call's")
 
 
-def _all_learning(one: Entered) -> tuple[list[Any], list[Tensor]]:
+def all_learning(one: Entered) -> tuple[list[Any], list[Tensor]]:
     """The arguments, of which every tensor learns, and these tensors."""
     every = [
         given.detach().requires_grad_() if isinstance(given, Tensor) else given
@@ -216,14 +205,14 @@ def _all_learning(one: Entered) -> tuple[list[Any], list[Tensor]]:
     return every, [given for given in every if isinstance(given, Tensor)]
 
 
-def _called(one: Entered, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def called_with(one: Entered, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """The results of a call with these tensors."""
     left = iter(tensors)
     every = [next(left) if isinstance(x, Tensor) else x for x in one.inputs]
     return tuple(several(one.launcher(*every)))
 
 
-def _gradients(call: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Tensor]:
+def gradients(call: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Tensor]:
     """The gradients from results as those of results; zeros where there is none."""
     learning = [one for one in inputs if isinstance(one, Tensor) and one.requires_grad]
     results = several(call(*inputs))
@@ -237,17 +226,17 @@ def _gradients(call: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Tens
 
 def _found(call: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Tensor]:
     """Results, and the gradients of inputs from them."""
-    return [*several(call(*inputs)), *_gradients(call, inputs)]
+    return [*several(call(*inputs)), *gradients(call, inputs)]
 
 
 _OF_KERNELS_THAT_LEARN = (
     _trained,
     _wrong,
     _once,
-    _by_functions,
+    _on_meta,
     _none_given,
     _seen,
-    _pass_cut,
+    _lets_go,
 )
 
 

@@ -1,0 +1,1 @@
+"""A kernel as an operator of torch: how it is registered, entered, and what it is."""

@@ -1,0 +1,91 @@
+"""The pass of a backward as an operator: cut, traced, and without memory."""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from gemmgen.render.names.parts import GRAD_EPILOGUE
+from gemmgen.verification.example.cut import check_cut
+from gemmgen.verification.example.one_example import Wrong, several
+from gemmgen.verification.operators.entered import Entered
+
+_WAYS = 3
+"""Ways to cut a pass: not at all, along rows, along columns."""
+_SIZES = {"m": 6, "n": 10}
+
+
+def check_pass(one: Entered) -> None:
+    """Raise `Wrong` for what is not as it must be of a pass, if there is one."""
+    passed = pass_of(one)
+    if passed is None:
+        return
+    inputs = _inputs(passed, one.device)
+    for check in (_cut, _traced, _without_memory):
+        check(passed, inputs)
+
+
+def pass_of(one: Entered) -> Any:
+    """The pass of its backward, if it has one."""
+    place = sys.modules.get(f"{one.launcher.__module__}.{GRAD_EPILOGUE}")
+    return getattr(place, GRAD_EPILOGUE.upper(), None)
+
+
+def _inputs(passed: Any, device: torch.device) -> list[Any]:
+    source = torch.Generator().manual_seed(0)
+    return [
+        (
+            _between_1_and_2([_SIZES[axis] for axis in axes], source).to(device)
+            if axes
+            else 0.5
+        )
+        for axes in passed.inputs.values()
+    ]
+
+
+def _between_1_and_2(shape: Sequence[int], source: torch.Generator) -> Tensor:
+    """Values whose sums do not cancel, so that parts of them round as the whole."""
+    return 1 + torch.rand(shape, generator=source)
+
+
+def _cut(passed: Any, inputs: Sequence[Any]) -> None:
+    """In each way in which DTensor may cut a pass, parts make it up."""
+    every = 2 ** len(passed.results) - 1
+    sharding = sys.modules[type(passed.axes).__module__]
+    given = (sharding, passed.axes, lambda *each: several(passed.overload(*each)))
+    for missing in (None, *range(passed.optional)):
+        some = [None if at == missing else one for at, one in enumerate(inputs)]
+        if (ways := check_cut(*given, [*some, every])) != _WAYS:
+            raise Wrong(f"{ways} ways to cut a pass")
+
+
+def _traced(passed: Any, inputs: Sequence[Any]) -> None:
+    """What torch.compile traces is the operator."""
+    module = sys.modules[type(passed).__module__]
+    wanted = [True] * len(passed.results)
+    with (
+        patch.object(module, "tracing", lambda: True),
+        patch.object(passed, "overload", wraps=passed.overload) as operator,
+    ):
+        passed.run(inputs, wanted)
+    if not operator.called:
+        raise Wrong("what torch.compile traces of a pass is not the operator")
+
+
+def _without_memory(passed: Any, inputs: Sequence[Any]) -> None:
+    """Fake results are like real ones, whichever are wanted."""
+    for bits in range(1, 2 ** len(passed.results)):
+        results = several(passed.overload(*inputs, bits))
+        with FakeTensorMode() as mode:
+            fakes = [
+                mode.from_tensor(x) if isinstance(x, Tensor) else x for x in inputs
+            ]
+            returned = several(passed.overload(*fakes, bits))
+        for got, want in zip(returned, results, strict=True):
+            found = got.shape, got.stride(), got.dtype
+            if found != (want.shape, want.stride(), want.dtype):
+                raise Wrong(f"fake results of a pass are {found}")

@@ -1,0 +1,192 @@
+"""Calls that torch has to see, on the stand-in: none goes past it, known or not."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from torch.autograd import forward_ad
+
+from gemmgen.verification.cases.cases import input_tensors
+from gemmgen.verification.example import subject
+from gemmgen.verification.example.one_example import Wrong, several
+from gemmgen.verification.launches.bench import Bench
+from gemmgen.verification.launches.calls import Facts
+from gemmgen.verification.launches.gradients.learning import call_that_learns
+from gemmgen.verification.operators.told import Told, ToldOfFunctions
+
+_KEPT = 3
+"""Calls of a signature after which it is known."""
+_SIDE = 48
+"""What the package's launcher remembers is its process's: sizes that no other has."""
+Seen = Callable[[], Sequence[object]]
+
+
+class _Subclass(torch.Tensor):  # type: ignore[misc]
+    """A tensor of a class of somebody's own."""
+
+
+def seen(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Everything that is tried, by name."""
+    for number, around in enumerate(
+        (_mode, _function_mode, _profiled, _cast, _not_cast, _level, _inference)
+    ):
+        facts = replace(bench.usual, n=_SIDE, k=_SIDE + 16 * number)
+        yield str(around.__doc__), partial(_called, bench, around, facts)
+        if bench.plan.grad and around is not _inference:
+            yield f"{around.__doc__} What learns.", partial(
+                _learned, bench, around, facts
+            )
+    last = replace(bench.usual, n=2 * _SIDE)
+    yield str(_of_a_subclass.__doc__), partial(_of_a_subclass, bench, last)
+    yield str(_traced.__doc__), partial(_traced, bench, replace(last, k=_SIDE))
+
+
+def _overload(bench: Bench) -> Any:
+    launcher: Any = subject.launcher(bench.plan, bench.module)
+    return launcher.operator.overload
+
+
+@contextmanager
+def _mode(bench: Bench) -> Iterator[Seen]:
+    """Under a mode that is told of operators."""
+    with Told() as mode:
+        yield lambda: [one for one in mode.seen if one is _overload(bench)]
+
+
+@contextmanager
+def _function_mode(bench: Bench) -> Iterator[Seen]:
+    """Under a mode that is told of torch's functions."""
+    with ToldOfFunctions() as mode:
+        yield lambda: [one for one in mode.seen if one is _overload(bench)]
+
+
+@contextmanager
+def _profiled(bench: Bench) -> Iterator[Seen]:
+    """Under a profiler."""
+    name, found = _overload(bench).name(), list[object]()
+    with torch.autograd.profiler.profile() as profile:
+        yield lambda: found
+    found += [one for one in profile.function_events if one.name == name]
+
+
+@contextmanager
+def _autocast(dtype: torch.dtype) -> Iterator[None]:
+    """As `torch.autocast`, which does nothing where torch finds no GPU."""
+    before = torch.is_autocast_enabled("cuda"), torch.get_autocast_dtype("cuda")
+    torch.set_autocast_enabled("cuda", True)
+    torch.set_autocast_dtype("cuda", dtype)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled("cuda", before[0])
+        torch.set_autocast_dtype("cuda", before[1])
+
+
+@contextmanager
+def _cast(bench: Bench) -> Iterator[Seen | None]:
+    """Under autocast to bf16."""
+    with _autocast(torch.bfloat16):
+        yield None
+
+
+@contextmanager
+def _not_cast(bench: Bench) -> Iterator[Seen | None]:
+    """Under autocast to fp16."""
+    with _autocast(torch.float16):
+        yield None
+
+
+@contextmanager
+def _level(bench: Bench) -> Iterator[Seen | None]:
+    """Where forward derivatives are computed, of other tensors."""
+    with forward_ad.dual_level():
+        yield None
+
+
+@contextmanager
+def _inference(bench: Bench) -> Iterator[Seen | None]:
+    """In inference mode."""
+    with torch.inference_mode():
+        yield None
+
+
+_LAUNCHED = _profiled, _inference
+"""Where a call into given results need not be an operator's, whose are copied."""
+Around = Callable[[Bench], AbstractContextManager[Seen | None]]
+
+
+def _called(bench: Bench, around: Around, facts: Facts) -> None:
+    """A call comes to the same, and torch is told of it once."""
+    launcher = subject.launcher(bench.plan, bench.module)
+    bench.renew()
+    for out in ("made", "given"):
+        own = replace(facts, out=out)
+        for inside in [True] + [False] * _KEPT + [True] * 2:
+            call = bench.call(own)
+            with around(bench) if inside else nullcontext() as told:
+                made = bench.perform(launcher, own, call)
+            if made.refused:
+                raise Wrong(f"refuses a call: {made.told}")
+            if len(made.launches) != 1:
+                raise Wrong(f"{len(made.launches)} launches of one call")
+            copied = out == "given" and inside and around not in _LAUNCHED
+            if not copied:
+                bench.check_one(own, call, made, [])
+            if told is not None and out == "made" and len(told()) != 1:
+                raise Wrong(f"torch is told {len(told())} times")
+
+
+def _learned(bench: Bench, around: Around, facts: Facts) -> None:
+    """A call that learns does so, and launches once."""
+    bench.renew()
+    for inside in [False] * _KEPT + [True] * 2 + [False]:
+        with around(bench) if inside else nullcontext():
+            call_that_learns(bench, facts, input_tensors(bench.plan))
+
+
+def _of_a_subclass(bench: Bench, facts: Facts) -> None:
+    """A tensor of a class of its own makes results of this class, known or not."""
+    launcher = subject.launcher(bench.plan, bench.module)
+    bench.renew()
+    for name in input_tensors(bench.plan):
+        for own in [True] + [False] * _KEPT + [True]:
+            call = bench.call(facts)
+            if own:
+                call.inputs[name] = call.inputs[name].as_subclass(_Subclass)
+            made = bench.perform(launcher, facts, call)
+            if made.refused:
+                raise Wrong(f"refuses a subclass: {made.told}")
+            kinds = {type(one) for one in several(made.returned)}
+            if kinds != {_Subclass if own else torch.Tensor}:
+                raise Wrong(f"{name} of a subclass makes results of {kinds}")
+
+
+def _traced(bench: Bench, facts: Facts) -> None:
+    """What torch.compile traces is the operator, known or not, by name or position."""
+    launcher: Any = subject.launcher(bench.plan, bench.module)
+    cache, asked = launcher.cache, []
+
+    def operator(*inputs: Any, **named: Any) -> Any:
+        asked.append((inputs, named))
+        return operator
+
+    module = sys.modules[type(cache).__module__]
+    for out in ("made", "given"):
+        for keywords in (0, 1):
+            own = replace(facts, out=out, keywords=keywords)
+            for _ in range(_KEPT):
+                bench.perform(launcher, own, call := bench.call(own))
+            positional, given = call.arguments(keywords)
+            with (
+                patch.object(module, "tracing", lambda: True),
+                patch.object(cache, "as_operator", operator),
+            ):
+                returned = launcher(*positional, **given)
+            wanted = tuple(positional), {"out": None, **given}
+            if returned is not operator or asked.pop() != wanted:
+                raise Wrong("what torch.compile traces is not the operator")

@@ -1,0 +1,66 @@
+"""Gradients of a kernel by torch.func: alone, item by item, around each other."""
+
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gemmgen.verification.example.one_example import several
+from gemmgen.verification.operators.derivatives import (
+    all_learning,
+    called_with,
+    gradients,
+    same_gradients,
+)
+from gemmgen.verification.operators.entered import Entered
+
+
+def check_transforms(one: Entered) -> None:
+    """Raise `Wrong` for a gradient that is another than autograd's, or left out."""
+    for check in (_by_functions, _per_item, _nested) if one.grad else ():
+        check(one)
+
+
+def _by_functions(one: Entered) -> None:
+    """`torch.func` finds the gradients that autograd does."""
+    learning, tensors = all_learning(one)
+    wanted = gradients(one.launcher, learning)
+    plain = [tensor.detach() for tensor in tensors]
+    results, pulled = torch.func.vjp(lambda *some: called_with(one, some), *plain)
+    one.same("under torch.func", results)
+    same_gradients("under torch.func", pulled(results), wanted)
+
+
+def _per_item(one: Entered) -> None:
+    """`torch.vmap` over gradients finds those of each item."""
+    first, *others = [
+        given.detach() if isinstance(given, Tensor) else given for given in one.inputs
+    ]
+    items = torch.stack([first, 2 * first])
+    found = torch.func.grad(
+        lambda a: sum(
+            result.double().sum() for result in several(one.launcher(a, *others))
+        )
+    )
+    wanted = torch.stack([found(item) for item in items])
+    same_gradients("per item", [torch.vmap(found)(items)], [wanted])
+
+
+def _nested(one: Entered) -> None:
+    """Gradients around others' are those that they are alone, or refused."""
+    first, second, *others = [
+        given.detach() if isinstance(given, Tensor) else given for given in one.inputs
+    ]
+
+    def summed(a: Any, b: Any) -> Any:
+        results = several(one.launcher(a, b, *others))
+        return sum(result.double().sum() for result in results)
+
+    inner = torch.func.grad_and_value(summed)
+    wanted = torch.func.grad(partial(summed, first))(second)
+    try:
+        found = torch.func.grad(lambda b: inner(first, b)[1])(second)
+    except ValueError:
+        return
+    same_gradients("around another", [found], [wanted])
