@@ -175,7 +175,7 @@ class LaunchCache:
         """Make a call of no recent family; `tracked` is the launcher or False."""
         if tracked and watching():  # a trace breaks where a parameter's shape is read
             return self.dispatch(tracked, inputs, out)
-        with_grad = tracked and out is None and torch.is_grad_enabled()
+        with_grad = out is None and torch.is_grad_enabled()
         gradient = self.gradient if with_grad else None
         if gradient and (again := self.gradient_repeat(gradient.forward, inputs)):
             return gradient.repeat(again, inputs)

@@ -18,6 +18,7 @@ _EMPTY = "what is empty has the address 0, from which everything is apart"
 _ONE_BOX = "what lies in lines of 128 bytes is one box, of at most 256"
 _OTHER_PIECES = "the same in pieces, or in boxes, of other sizes"
 _NO_PROGRAM = "a grid without programs launches nothing"
+_OTHER_TORCH = "every torch that is served has it"
 _FOR_GOOD = "an operator is there as long as its process"
 _RACED = "a kernel that is autotuned takes no descriptors"
 _OWN_BUFFER = "a last part that could share a buffer has its own: more room is taken"
@@ -49,6 +50,11 @@ _SAME: dict[str, tuple[Same, ...]] = {
     ),
     "_runtime/support.py": (
         Same("statement dropped", "super().__init__()", DICT),
+        Same("argument by name dropped", "_current_level=-1", _OTHER_TORCH),
+        Same("never taken", "hasattr(DUAL, '_current_level')", _OTHER_TORCH),
+        Same(
+            "condition dropped", "graded and one.requires_grad", SLOWER, "any((one.req"
+        ),
         Same("always taken", "len(self) >= self.most", ANEW),
         Same("accumulator narrowed", "tl.dot(a, a)", _MENDED),
         Same("always true", "@functools.cache", _MENDED),
@@ -184,6 +190,7 @@ _SAME: dict[str, tuple[Same, ...]] = {
         ),
         Same("condition dropped", "dim is None or name in self.by_row", SLOWER),
         Same("never taken", "if all((dim is None or name in", SLOWER),
+        Same("always false", "@property", "the same rows, in other groups"),
         Same(
             "argument by name dropped",
             "torch.empty(0, device='meta')",

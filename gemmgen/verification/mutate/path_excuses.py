@@ -10,6 +10,7 @@ _NOTHING_KEPT = (
     "what is interpreted is never launched directly, so nothing is remembered"
 )
 _TRIAL = "the trial tells as much, or fails, and signatures are compared in Python"
+_UNWATCHED = "when an operator launches nobody watches, and it has no gradient"
 _NOT_YET = "Triton 3.6 launches and rounds in the one way that is left"
 
 PATH: dict[str, tuple[Same, ...]] = {
@@ -93,6 +94,10 @@ PATH: dict[str, tuple[Same, ...]] = {
             "condition dropped", "self.gradient.asked(inputs)", SLOWER, "if not inter"
         ),
         Same("never taken", "if self.gradient and", SLOWER),
+        Same("condition dropped", "tracked and call", _UNWATCHED, "out, call)"),
+        Same(
+            "condition dropped", "tracked and watching()", _UNWATCHED, "if watching()"
+        ),
         Same("never taken", "if not (tracing() or must_dispatch(every)", SLOWER),
         Same("never taken", "if INTERPRETED", _NOTHING_KEPT),
         Same(

@@ -23,6 +23,7 @@ from gemmgen.verification.operators.entered import Entered
 from gemmgen.verification.operators.passes import check_pass
 from gemmgen.verification.operators.registration import check_registration
 from gemmgen.verification.operators.told import Told, ToldOfFunctions
+from gemmgen.verification.operators.traced import check_compiled, check_recorded
 from gemmgen.verification.operators.transforms import check_transforms
 
 _ITEMS, _AXES = 2, 2
@@ -46,7 +47,8 @@ def check_operator(
         _without_memory,
         _mapped,
         _cast,
-        _traced,
+        check_compiled,
+        check_recorded,
         check_derivatives,
         check_transforms,
         check_pass,
@@ -275,23 +277,3 @@ def _not_cast(one: Entered) -> None:
         for dtype in {torch.float64, torch.int32} - {given.dtype}:
             other = one.with_other(place, given.to(dtype))
             one.refused("autocast", name, lambda a=other: one.launcher(*a))  # type: ignore[misc]
-
-
-def _traced(one: Entered) -> None:
-    """It compiles as one node of a graph, and passes what torch checks of operators."""
-    graphs: list[Any] = []
-
-    def backend(graph: Any, _: Any) -> Any:
-        graphs.append(graph)
-        return graph.forward
-
-    torch._dynamo.reset()
-    compiled = torch.compile(one.launcher, backend=backend, fullgraph=True)
-    one.same("compiled", compiled(*one.inputs))
-    calls = [node.target for node in graphs[0].graph.nodes if "call" in node.op]
-    if calls[:1] != [one.overload]:
-        raise Wrong(f"compiled to {calls}")
-    try:
-        one.check_by_torch(False, lambda inputs: several(one.launcher(*inputs)))
-    except Exception as error:
-        raise Wrong(f"opcheck: {error}") from error

@@ -43,6 +43,7 @@ def seen(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
             )
     last = replace(bench.usual, n=2 * _SIDE)
     yield str(_of_a_subclass.__doc__), partial(_of_a_subclass, bench, last)
+    yield str(_recorded.__doc__), partial(_recorded, bench, replace(last, k=2 * _SIDE))
     yield str(_traced.__doc__), partial(_traced, bench, replace(last, k=_SIDE))
 
 
@@ -164,6 +165,34 @@ def _of_a_subclass(bench: Bench, facts: Facts) -> None:
             kinds = {type(one) for one in several(made.returned)}
             if kinds != {_Subclass if own else torch.Tensor}:
                 raise Wrong(f"{name} of a subclass makes results of {kinds}")
+
+
+def _recorded(bench: Bench, facts: Facts) -> None:
+    """To `torch.jit.trace` it is one operator, known or not, and launches once."""
+    launcher = subject.launcher(bench.plan, bench.module)
+    bench.renew()
+    for calls in (0, _KEPT):
+        for _ in range(calls):
+            bench.perform(launcher, facts, bench.call(facts))
+        graphs = list[Any]()
+
+        def record(*inputs: Any, graphs: list[Any] = graphs) -> Any:
+            names = [at for at, one in enumerate(inputs) if torch.is_tensor(one)]
+
+            def call(*tensors: Any) -> Any:
+                given = dict(zip(names, tensors, strict=True))
+                every = (given.get(at, one) for at, one in enumerate(inputs))
+                return launcher(*every)
+
+            tensors = tuple(inputs[at] for at in names)
+            graphs.append(torch.jit.trace(call, tensors, check_trace=False).graph)
+
+        made = bench.perform(record, replace(facts, keywords=0), bench.call(facts))
+        if made.refused or len(made.launches) != 1:
+            raise Wrong(f"traced, it launches {len(made.launches)}: {made.told}")
+        kinds = [node.kind() for node in graphs[0].nodes()]
+        if kinds.count(_overload(bench).name()) != 1:
+            raise Wrong(f"torch.jit.trace records {kinds}")
 
 
 def _traced(bench: Bench, facts: Facts) -> None:

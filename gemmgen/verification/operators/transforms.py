@@ -18,7 +18,7 @@ from gemmgen.verification.operators.entered import Entered
 
 def check_transforms(one: Entered) -> None:
     """Raise `Wrong` for a gradient that is another than autograd's, or left out."""
-    for check in (_by_functions, _per_item, _nested) if one.grad else ():
+    for check in (_by_functions, _per_item, _nested, _batched) if one.grad else ():
         check(one)
 
 
@@ -64,3 +64,18 @@ def _nested(one: Entered) -> None:
     except ValueError:
         return
     same_gradients("around another", [found], [wanted])
+
+
+def _batched(one: Entered) -> None:
+    """Gradients of a batch of results' gradients are those of each."""
+    learning, tensors = all_learning(one)
+    results = several(one.launcher(*learning))
+    given = [torch.ones_like(result) for result in results]
+    items = [[at * each for each in given] for at in (1, 2)]
+    stacked = [torch.stack(each) for each in zip(*items, strict=True)]
+    batched = torch.autograd.grad(
+        results, tensors, stacked, retain_graph=True, is_grads_batched=True
+    )
+    for at, item in enumerate(items):
+        wanted = torch.autograd.grad(results, tensors, item, retain_graph=True)
+        same_gradients("of a batch", [each[at] for each in batched], wanted)
