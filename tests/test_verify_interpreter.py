@@ -14,7 +14,12 @@ from hypothesis import strategies as st
 from triton.runtime.interpreter import TensorHandle
 
 from gemmgen.verification.interpret import hardware, interpreter, orders
-from gemmgen.verification.interpret.memory import Memory, OutOfBounds, Unclean
+from gemmgen.verification.interpret.memory import (
+    Memory,
+    OutOfBounds,
+    Unclean,
+    addressed,
+)
 from gemmgen.verification.interpret.workspace import Workspace
 
 KERNEL = """
@@ -134,8 +139,8 @@ class Played:
 
     def places(self, part: int) -> np.ndarray:
         """The addresses of a part."""
-        at = self.parts.data_ptr() + 4 * np.arange(4 * part, 4 * part + 4)
-        return at.astype(np.uint64)
+        at: np.ndarray = 4 * np.arange(4 * part, 4 * part + 4)
+        return self.parts.data_ptr() + at
 
     def keeps(self, part: int) -> None:
         """The program of this number stores its part."""
@@ -161,7 +166,18 @@ def test_parts_of_k_are_read_once_all_are_counted() -> None:
         played.workspace.loads(played.places(part))
     played.workspace.finish()
     other = torch.zeros(4)
-    played.workspace.loads(other.data_ptr() + 4 * np.arange(4, dtype=np.uint64))
+    played.workspace.loads(other.data_ptr() + 4 * np.arange(4))
+
+
+def test_lanes_that_are_off_may_hold_the_addresses_of_parts() -> None:
+    played = Played()
+    played.keeps(0)
+    pointers = played.places(0).astype(np.uint64)
+    off, on = np.zeros(4, bool), np.array([True, False, False, True])
+    played.workspace.stores(addressed(pointers, off))
+    assert addressed(pointers, on).tolist() == pointers[on].tolist()
+    with pytest.raises(Unclean, match="kept where another was"):
+        played.workspace.stores(addressed(pointers, on))
 
 
 def test_a_part_of_k_that_may_not_be_there_is_not_read() -> None:

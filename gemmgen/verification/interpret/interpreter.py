@@ -19,7 +19,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.verification.interpret import hardware, known_operators, orders
-from gemmgen.verification.interpret.memory import Memory
+from gemmgen.verification.interpret.memory import Memory, addressed
 from gemmgen.verification.interpret.workspace import Workspace
 
 _Builder = interpreter.InterpreterBuilder
@@ -191,7 +191,7 @@ def _checked_load(load: Any) -> Any:
     def checked(self: Any, pointers: Any, mask: Any, *rest: Any, **more: Any) -> Any:
         _check("load", pointers, mask)
         if _State.workspace is not None:
-            _State.workspace.loads(pointers.data)
+            _State.workspace.loads(addressed(pointers.data, mask.data))
         return load(self, pointers, mask, *rest, **more)
 
     return checked
@@ -203,7 +203,7 @@ def _checked_store(store: Any) -> Any:
     ) -> Any:
         _check("store", pointers, mask)
         if _State.workspace is not None:
-            _State.workspace.stores(pointers.data)
+            _State.workspace.stores(addressed(pointers.data, mask.data))
         return store(self, pointers, value, mask, *rest, **more)
 
     return checked

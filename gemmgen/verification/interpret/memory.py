@@ -67,15 +67,20 @@ class Memory:
 
     def check(self, action: str, pointers: Any, mask: Any, width: int) -> None:
         """Raise `OutOfBounds` unless all active lanes are in one argument."""
-        active = np.asarray(mask)
-        if not active.all():
-            pointers = pointers[np.broadcast_to(active, pointers.shape)]
-        addresses = np.ascontiguousarray(pointers).view(np.int64)
+        addresses = addressed(pointers, mask)
         if not addresses.size:
             return
         fitting = [region for region in self.regions if region.width == width]
         if not any(region.holds(addresses) for region in fitting):
             raise OutOfBounds(_described(action, addresses, fitting))
+
+
+def addressed(pointers: Any, mask: Any) -> "np.ndarray[Any, Any]":
+    """The addresses of active lanes; others hold any, those of other tensors too."""
+    active = np.asarray(mask)
+    if not active.all():
+        pointers = pointers[np.broadcast_to(active, pointers.shape)]
+    return np.ascontiguousarray(pointers).view(np.int64)
 
 
 def _described(

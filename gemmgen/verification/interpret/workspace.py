@@ -94,6 +94,6 @@ class Workspace:
 
     def _places(self, addresses: Any) -> Any:
         """Which elements of the parts these are; None if they are of other tensors."""
-        offsets = addresses.view(np.int64) - self.start
+        offsets = addresses - self.start
         inside = (offsets >= 0) & (offsets < self.known.size * self.width)
         return offsets // self.width if inside.any() and inside.all() else None
