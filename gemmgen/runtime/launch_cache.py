@@ -186,7 +186,7 @@ class LaunchCache:
         if not key:
             if tracked:
                 return self.dispatch(tracked, inputs, out)
-            return self.launcher(*inputs)  # an operator is given no `out`
+            return self.launcher(*inputs, out=out)
         if out is None:
             return self.call_new(key, addresses, inputs)
         repeat = self.calls.get(key)

@@ -94,6 +94,12 @@ PATH: dict[str, tuple[Same, ...]] = {
             "condition dropped", "self.gradient.asked(inputs)", SLOWER, "if not inter"
         ),
         Same("never taken", "if self.gradient and", SLOWER),
+        Same(
+            "argument by name dropped",
+            "self.launcher(*inputs, out=out)",
+            "an operator, whose call this is, is given no out",
+            "tracked, inputs, out)\n            return self.launcher(*inputs)\n",
+        ),
         Same("condition dropped", "tracked and call", _UNWATCHED, "out, call)"),
         Same(
             "condition dropped", "tracked and watching()", _UNWATCHED, "if watching()"

@@ -104,7 +104,7 @@ def _sharded(one: Entered) -> None:
         one.overload(*negated)
         if slot.sharded is not None:
             raise Wrong("DTensor is imported for a call without one")
-    for given in (negated, _fakes(one, FakeTensorMode())):
+    for given in (negated, one.mapped(FakeTensorMode().from_tensor)):
         with patch.object(slot, "sharded", None), patch.dict(sys.modules, there):
             learnt.clear()
             for _ in range(2):
@@ -113,14 +113,6 @@ def _sharded(one: Entered) -> None:
             found = [(name, own(*one.inputs)) for name, own in learnt]
         if found != [(one.overload, ways)]:
             raise Wrong(f"DTensor learns {found}")
-
-
-def _fakes(one: Entered, mode: FakeTensorMode) -> list[Any]:
-    """The arguments without memory."""
-    return [
-        mode.from_tensor(given) if isinstance(given, Tensor) else given
-        for given in one.inputs
-    ]
 
 
 def _told(one: Entered) -> None:
@@ -195,7 +187,7 @@ def _into(one: Entered, inputs: Sequence[Any], out: Sequence[Tensor]) -> None:
 def _without_memory(one: Entered) -> None:
     """Its fake results are like real ones, and mistakes are refused."""
     with FakeTensorMode() as mode:
-        fakes = _fakes(one, mode)
+        fakes = one.mapped(mode.from_tensor)
         returned = several(one.launcher(*fakes))
         for got, want in zip(returned, one.wanted, strict=True):
             found = got.shape, got.stride(), got.dtype, got.device
@@ -210,9 +202,7 @@ def _without_memory(one: Entered) -> None:
 
 def _on_meta(one: Entered) -> None:
     """As an operator it has results of the same sizes and types on the meta device."""
-    metas = [
-        given.to("meta") if isinstance(given, Tensor) else given for given in one.inputs
-    ]
+    metas = one.mapped(lambda given: given.to("meta"))
     for got, want in zip(several(one.overload(*metas)), one.wanted, strict=True):
         found = got.is_meta, got.shape, got.stride(), got.dtype
         if found != (True, want.shape, want.stride(), want.dtype):
@@ -259,10 +249,7 @@ def _cast(one: Entered) -> None:
         with torch.autocast(kind, to):
             one.same("under autocast", one.launcher(*one.inputs))
             if to == dtype:
-                wide = [
-                    given.float() if isinstance(given, Tensor) else given
-                    for given in one.inputs
-                ]
+                wide = one.mapped(Tensor.float)
                 one.same("cast by autocast", one.launcher(*wide))
                 _not_cast(one)
             else:

@@ -79,7 +79,9 @@ def _once(one: Entered) -> None:
     for at in (*range(_FACTORS), len(tensors)):  # of A, B and the results' gradients
         own = [x.detach().requires_grad_(i == at) for i, x in enumerate(tensors)]
         given = [x.detach().requires_grad_(at == len(tensors)) for x in results]
-        _, pulled = torch.func.vjp(lambda *some: called_with(one, some), *own)
+        _, pulled = torch.func.vjp(
+            lambda *some: tuple(several(one.called_with(*some))), *own
+        )
         found = sum(grad.double().sum() for grad in pulled(tuple(given)))
         if not found.requires_grad:
             raise Wrong("a second derivative is left out in silence")
@@ -100,10 +102,7 @@ def _refused_twice(one: Entered, call: Callable[[], object]) -> None:
 def _on_meta(one: Entered) -> None:
     """What learns on the meta device is refused by its name."""
     for place, name, _ in one.tensors():
-        metas = [
-            given.to("meta") if isinstance(given, Tensor) else given
-            for given in one.inputs
-        ]
+        metas = one.mapped(lambda given: given.to("meta"))
         metas[place].requires_grad_()
         one.refused("meta", name, lambda metas=metas: one.overload(*metas))  # type: ignore[misc]
 
@@ -198,18 +197,8 @@ def same_gradients(what: str, found: Sequence[Any], wanted: Sequence[Any]) -> No
 
 def all_learning(one: Entered) -> tuple[list[Any], list[Tensor]]:
     """The arguments, of which every tensor learns, and these tensors."""
-    every = [
-        given.detach().requires_grad_() if isinstance(given, Tensor) else given
-        for given in one.inputs
-    ]
+    every = one.mapped(lambda given: given.detach().requires_grad_())
     return every, [given for given in every if isinstance(given, Tensor)]
-
-
-def called_with(one: Entered, tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The results of a call with these tensors."""
-    left = iter(tensors)
-    every = [next(left) if isinstance(x, Tensor) else x for x in one.inputs]
-    return tuple(several(one.launcher(*every)))
 
 
 def gradients(call: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Tensor]:

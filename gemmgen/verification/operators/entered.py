@@ -75,6 +75,18 @@ class Entered:
         """The arguments with another at a place."""
         return [*self.inputs[:place], other, *self.inputs[place + 1 :]]
 
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> list[Any]:
+        """The arguments with each tensor changed."""
+        return [
+            change(given) if isinstance(given, Tensor) else given
+            for given in self.inputs
+        ]
+
+    def called_with(self, *tensors: Tensor) -> Any:
+        """What a call returns with these tensors in place of its own."""
+        left = iter(tensors)
+        return self.launcher(*self.mapped(lambda _: next(left)))
+
     def check_by_torch(
         self, learning: bool, found: Callable[[Sequence[Any]], Sequence[Tensor]]
     ) -> None:

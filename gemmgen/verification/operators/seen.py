@@ -16,11 +16,10 @@ from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong, several
 from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.launches.calls import Facts
-from gemmgen.verification.launches.gradients.learning import call_that_learns
+from gemmgen.verification.launches.gradients.learning import KEPT, call_that_learns
 from gemmgen.verification.operators.told import Told, ToldOfFunctions
+from gemmgen.verification.operators.traced import check_records
 
-_KEPT = 3
-"""Calls of a signature after which it is known."""
 _SIDE = 48
 """What the package's launcher remembers is its process's: sizes that no other has."""
 Seen = Callable[[], Sequence[object]]
@@ -127,7 +126,7 @@ def _called(bench: Bench, around: Around, facts: Facts) -> None:
     bench.renew()
     for out in ("made", "given"):
         own = replace(facts, out=out)
-        for inside in [True] + [False] * _KEPT + [True] * 2:
+        for inside in [True] + [False] * KEPT + [True] * 2:
             call = bench.call(own)
             with around(bench) if inside else nullcontext() as told:
                 made = bench.perform(launcher, own, call)
@@ -145,7 +144,7 @@ def _called(bench: Bench, around: Around, facts: Facts) -> None:
 def _learned(bench: Bench, around: Around, facts: Facts) -> None:
     """A call that learns does so, and launches once."""
     bench.renew()
-    for inside in [False] * _KEPT + [True] * 2 + [False]:
+    for inside in [False] * KEPT + [True] * 2 + [False]:
         with around(bench) if inside else nullcontext():
             call_that_learns(bench, facts, input_tensors(bench.plan))
 
@@ -155,7 +154,7 @@ def _of_a_subclass(bench: Bench, facts: Facts) -> None:
     launcher = subject.launcher(bench.plan, bench.module)
     bench.renew()
     for name in input_tensors(bench.plan):
-        for own in [True] + [False] * _KEPT + [True]:
+        for own in [True] + [False] * KEPT + [True]:
             call = bench.call(facts)
             if own:
                 call.inputs[name] = call.inputs[name].as_subclass(_Subclass)
@@ -170,29 +169,17 @@ def _of_a_subclass(bench: Bench, facts: Facts) -> None:
 def _recorded(bench: Bench, facts: Facts) -> None:
     """To `torch.jit.trace` it is one operator, known or not, and launches once."""
     launcher = subject.launcher(bench.plan, bench.module)
+    records = partial(check_records, _overload(bench), launcher)
+    own = replace(facts, keywords=0)
     bench.renew()
-    for calls in (0, _KEPT):
+    for calls in (0, KEPT):
         for _ in range(calls):
             bench.perform(launcher, facts, bench.call(facts))
-        graphs = list[Any]()
-
-        def record(*inputs: Any, graphs: list[Any] = graphs) -> Any:
-            names = [at for at, one in enumerate(inputs) if torch.is_tensor(one)]
-
-            def call(*tensors: Any) -> Any:
-                given = dict(zip(names, tensors, strict=True))
-                every = (given.get(at, one) for at, one in enumerate(inputs))
-                return launcher(*every)
-
-            tensors = tuple(inputs[at] for at in names)
-            graphs.append(torch.jit.trace(call, tensors, check_trace=False).graph)
-
-        made = bench.perform(record, replace(facts, keywords=0), bench.call(facts))
+        made = bench.perform(lambda *inputs: records(inputs), own, bench.call(own))
+        if isinstance(made.returned, Wrong):
+            raise made.returned
         if made.refused or len(made.launches) != 1:
             raise Wrong(f"traced, it launches {len(made.launches)}: {made.told}")
-        kinds = [node.kind() for node in graphs[0].nodes()]
-        if kinds.count(_overload(bench).name()) != 1:
-            raise Wrong(f"torch.jit.trace records {kinds}")
 
 
 def _traced(bench: Bench, facts: Facts) -> None:
@@ -208,7 +195,7 @@ def _traced(bench: Bench, facts: Facts) -> None:
     for out in ("made", "given"):
         for keywords in (0, 1):
             own = replace(facts, out=out, keywords=keywords)
-            for _ in range(_KEPT):
+            for _ in range(KEPT):
                 bench.perform(launcher, own, call := bench.call(own))
             positional, given = call.arguments(keywords)
             with (

@@ -1,5 +1,6 @@
 """A kernel as a node of a graph: of torch.compile, and of torch.jit.trace."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -31,15 +32,21 @@ def check_compiled(one: Entered) -> None:
 
 def check_recorded(one: Entered) -> None:
     """To `torch.jit.trace` it is one operator."""
-    places = [place for place, *_ in one.tensors()]
+    check_records(one.overload, one.launcher, one.inputs)
+
+
+def check_records(
+    overload: Any, launcher: Callable[..., Any], inputs: Sequence[Any]
+) -> None:
+    """Raise `Wrong` unless `torch.jit.trace` records a call as one operator."""
+    places = [at for at, one in enumerate(inputs) if isinstance(one, Tensor)]
 
     def call(*tensors: Tensor) -> Any:
         given = dict(zip(places, tensors, strict=True))
-        every = (given.get(at, other) for at, other in enumerate(one.inputs))
-        return one.launcher(*every)
+        return launcher(*(given.get(at, one) for at, one in enumerate(inputs)))
 
-    tensors = tuple(given for *_, given in one.tensors())
+    tensors = tuple(inputs[at] for at in places)
     graph = torch.jit.trace(call, tensors, check_trace=False).graph
     kinds = [node.kind() for node in graph.nodes()]
-    if kinds.count(one.overload.name()) != 1:
+    if kinds.count(overload.name()) != 1:
         raise Wrong(f"torch.jit.trace records {kinds}")

@@ -9,7 +9,6 @@ from torch import Tensor
 from gemmgen.verification.example.one_example import several
 from gemmgen.verification.operators.derivatives import (
     all_learning,
-    called_with,
     gradients,
     same_gradients,
 )
@@ -27,40 +26,34 @@ def _by_functions(one: Entered) -> None:
     learning, tensors = all_learning(one)
     wanted = gradients(one.launcher, learning)
     plain = [tensor.detach() for tensor in tensors]
-    results, pulled = torch.func.vjp(lambda *some: called_with(one, some), *plain)
+    results, pulled = torch.func.vjp(
+        lambda *some: tuple(several(one.called_with(*some))), *plain
+    )
     one.same("under torch.func", results)
     same_gradients("under torch.func", pulled(results), wanted)
 
 
+def _summed(one: Entered, *inputs: Any) -> Any:
+    """A number that all results of a call take part in."""
+    return sum(result.double().sum() for result in several(one.launcher(*inputs)))
+
+
 def _per_item(one: Entered) -> None:
     """`torch.vmap` over gradients finds those of each item."""
-    first, *others = [
-        given.detach() if isinstance(given, Tensor) else given for given in one.inputs
-    ]
+    first, *others = one.mapped(Tensor.detach)
     items = torch.stack([first, 2 * first])
-    found = torch.func.grad(
-        lambda a: sum(
-            result.double().sum() for result in several(one.launcher(a, *others))
-        )
-    )
+    found = torch.func.grad(lambda a: _summed(one, a, *others))
     wanted = torch.stack([found(item) for item in items])
     same_gradients("per item", [torch.vmap(found)(items)], [wanted])
 
 
 def _nested(one: Entered) -> None:
     """Gradients around others' are those that they are alone, or refused."""
-    first, second, *others = [
-        given.detach() if isinstance(given, Tensor) else given for given in one.inputs
-    ]
-
-    def summed(a: Any, b: Any) -> Any:
-        results = several(one.launcher(a, b, *others))
-        return sum(result.double().sum() for result in results)
-
-    inner = torch.func.grad_and_value(summed)
-    wanted = torch.func.grad(partial(summed, first))(second)
+    first, second, *others = one.mapped(Tensor.detach)
+    inner = torch.func.grad_and_value(partial(_summed, one))
+    wanted = torch.func.grad(lambda b: _summed(one, first, b, *others))(second)
     try:
-        found = torch.func.grad(lambda b: inner(first, b)[1])(second)
+        found = torch.func.grad(lambda b: inner(first, b, *others)[1])(second)
     except ValueError:
         return
     same_gradients("around another", [found], [wanted])

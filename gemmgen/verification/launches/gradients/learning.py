@@ -16,7 +16,7 @@ from gemmgen.verification.launches.calls import Facts
 from gemmgen.verification.launches.habits import direct
 from gemmgen.verification.stand_in.record import check_assumptions, difference, named
 
-_KEPT = 3
+KEPT = 3
 """Calls of a signature after which it is known; with numbers torch compares none."""
 _ROWS = (64, 72, 64, 8)
 _SIDE = 16
@@ -62,7 +62,7 @@ def _again(bench: Bench, names: Sequence[str], side: int) -> None:
     """What comes again is launched as it was, past Triton's own entry."""
     bench.renew()
     facts = replace(bench.usual, n=side, k=side)
-    first, *_ = [call_that_learns(bench, facts, names) for _ in range(_KEPT)]
+    first, *_ = [call_that_learns(bench, facts, names) for _ in range(KEPT)]
     with _known(bench):
         again = call_that_learns(bench, facts, names)
     if again.through_triton and direct(bench):
@@ -87,7 +87,7 @@ def _known(bench: Bench) -> Iterator[None]:
 def _of_rows(bench: Bench, side: int) -> None:
     """Calls that learn are told apart by their rows."""
     bench.renew()
-    for rows in [*([_ROWS[0]] * _KEPT), *_ROWS] * 2:
+    for rows in [*([_ROWS[0]] * KEPT), *_ROWS] * 2:
         facts = replace(bench.usual, rows=(rows,), n=side, k=side)
         made = call_that_learns(bench, facts, input_tensors(bench.plan)[:1])
         if (sizes := named(made.launches[0])["M"]) != rows:
@@ -99,7 +99,7 @@ def _surrounded(bench: Bench, side: int) -> None:
     bench.renew()
     usual = replace(bench.usual, n=side, k=side)
     others = [replace(usual, device=1), replace(usual, current=1), usual]
-    for facts in [usual, *others] * _KEPT:
+    for facts in [usual, *others] * KEPT:
         call_that_learns(bench, facts, input_tensors(bench.plan))
     if not call_that_learns(
         bench, replace(usual, hooked="enter"), input_tensors(bench.plan)
