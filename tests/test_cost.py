@@ -1,5 +1,6 @@
 """Predicted times: larger never means faster, and why so many stages."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -21,7 +22,7 @@ from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.runtime.tile import FILL
 from gemmgen.schedules import SCHEDULES, why_not
 from gemmgen.schedules.parts.schedule import Kernel
-from gemmgen.schedules.parts.tile import Product, Tile
+from gemmgen.schedules.parts.tile import LINE_BYTES, Product, Tile
 from gemmgen.select.fallback_tiles import fallback_tiles
 from gemmgen.select.schedule_tiles import schedule_tiles
 
@@ -65,9 +66,13 @@ def test_twice_as_deep_is_never_faster(case: Case, m: int, n: int, k: int) -> No
 def test_more_whole_tiles_are_never_faster(
     case: Case, tiles_m: int, tiles_n: int, k: int
 ) -> None:
-    """With as many parts of K as there are SMs for, more tiles mean fewer parts."""
+    """With as many parts of K as there are SMs for, more tiles mean fewer parts.
+
+    Twice as many elements to a row may fill lines that so many do not.
+    """
     tile = replace(case[0], split_k=1)
-    m, n = tiles_m * tile.m, tiles_n * max(64, tile.n)
+    m, n = (math.lcm(LINE_BYTES, side) for side in (tile.m, tile.n))
+    m, n = tiles_m * m, tiles_n * n
     time = predicted_time((m, n, k), tile, *case[1:])
     assert time <= predicted_time((2 * m, n, k), tile, *case[1:])
     assert time <= predicted_time((m, 2 * n, k), tile, *case[1:])

@@ -37,7 +37,10 @@ ROOT = Path(__file__).parent.parent
 H200 = TARGETS["sm_90"]
 PLAIN = Product("bf16", 2, 2, 2)
 GELU = Product("bf16", 2, 2, 2, operations=36)
-RATES = Rates(2, 2, 1.5, 4.6e6, 1.9e7, 2.5e6, 1.5, 7e4, 0.2, 4e8, 9e7, 140.0)
+RATES = Rates(
+    *(2, 2, 1.5, 4.6e6, 1.9e7, 2.5e6, 1.8, 4.5),
+    *(1.5, 7e4, 0.2, 4e8, 9e7, 140.0),
+)
 COSTS = Costs(
     RATES,
     {

@@ -82,7 +82,7 @@ def calls(
     monkeypatch.setattr(support, "specializes", lambda sm: sm == 90)
     for sizes, rows in itertools.product(SIZES, (64, 63)):
         given = partial(matrices, MATRIX[:, :rows])
-        yield support.select(module.TILES, DEVICE, sizes, given)
+        yield support.select(module.TILES, DEVICE, sizes, (128, 128), given)
 
 
 def real(tile: Any, product: Product, target: Target) -> tuple[Tile, int]:

@@ -178,7 +178,7 @@ def test_figures_are_those_of_the_model(plan) -> None:
             assert [row.chosen for row in one.candidates].count(True) == 1
             timed = {
                 row.tile_for(shape.sizes, plan.product): 1e-6
-                * row.timed.predicted(row.tile, shape.sizes, target.sms)
+                * row.timed.predicted(row.tile, plan.product, shape.sizes, target.sms)
                 for row in plan.rows
                 if row.timed and name == "sm_90"
             }
@@ -275,12 +275,14 @@ def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -
             monkeypatch.setattr(_table, "num_sms", lambda device, sms=sms: sms)
             given = (*inputs, *(None for _ in plan.operands), *results)
             described = partial(module.LAUNCHES.via_tma, given)
+            starts = _table.row_starts(*inputs[:2])
             found = _table.select(
-                module.TILES, inputs[0].device, shape.sizes, described
+                module.TILES, inputs[0].device, shape.sizes, starts, described
             )
             row = argued(name, shape, target).choice.row
             assert row is not None and row.of == len(module.TILES)
-            assert found in module.TILES[row.number - 1].members()
+            members = module.TILES[row.number - 1].members()
+            assert found in [member._replace(starts=starts) for member in members]
             limits = [math.inf if one is None else one for one in row.limits.values()]
             assert list(found[2:5]) == limits
             assert parse_tile(row.tile) == Tile(

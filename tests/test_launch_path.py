@@ -855,6 +855,8 @@ def test_one_part_needs_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
 # -- select --------------------------------------------------------------------------
 
 
+ALIGNED = (128, 128)
+
 TABLE = (
     tile("warp_specialized", 90, 64, 512, 1024),
     tile("tma", 90, 64, 512, ANY),
@@ -868,7 +870,7 @@ BAD = torch.zeros(64, 63)
 
 def test_a_table_that_is_gone_lends_another_none_of_its_rows() -> None:
     for m in range(16, 1616, 16):  # each may lie where the one before it did
-        assert table_.running([tile(m=m)], 90, 2**18) == [tile(m=m)]
+        assert table_.running([tile(m=m)], 90, 2**18, ALIGNED) == [tile(m=m)]
 
 
 @pytest.mark.parametrize(
@@ -897,8 +899,10 @@ def test_the_first_row_that_holds_serves(
 ) -> None:
     monkeypatch.setattr(table_, "compute_capability", lambda device: sm)
     described = {"tma": (GOOD, matrix), "warp_specialized": (matrix, GOOD)}
-    found = table_.select(TABLE, CPU, sizes, lambda name: described.get(name, ()))
-    assert found is TABLE[row]
+    found = table_.select(
+        TABLE, CPU, sizes, ALIGNED, lambda name: described.get(name, ())
+    )
+    assert found == TABLE[row]
 
 
 def test_a_gpu_below_every_row_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -909,7 +913,7 @@ def test_a_gpu_below_every_row_is_told_so(monkeypatch: pytest.MonkeyPatch) -> No
     def some_kernel(a_ptr, b_ptr, c_ptr, M, N, K):  # type: ignore[no-untyped-def]
         """A kernel that is never launched."""
 
-    assert table_.select(TABLE, CPU, (1, 1, 1), lambda _: ()) is None
+    assert table_.select(TABLE, CPU, (1, 1, 1), ALIGNED, lambda _: ()) is None
     axes = {"a": "mk", "b": "kn", "c": "mn"}
     launches = dispatch.Launches(axes, TABLE, tiled=some_kernel, tma=some_kernel)
     said = "some: no tile runs on sm_75 with 65536 bytes of shared memory a block"
@@ -949,7 +953,7 @@ def test_a_row_for_full_waves_serves_what_keeps_processors_busy(
     monkeypatch.setattr(table_, "compute_capability", lambda device: 90)
     monkeypatch.setattr(table_, "num_sms", lambda device: 132)
     table = (tile("tma", waves=tile_.FULL), tile("tiled"))
-    assert table_.select(table, CPU, (M, N, 64), lambda _: ()) is table[row]
+    assert table_.select(table, CPU, (M, N, 64), ALIGNED, lambda _: ()) == table[row]
 
 
 def test_parts_fill_the_processors() -> None:
@@ -1007,7 +1011,10 @@ def test_parts_meet_in_room_for_every_tile_though_programs_are_fewer(
     assert counts.numel() == 10 * 2  # of two groups of warps each
 
 
-RATES = tile_.Rates(2, 2, 1.0, 4e6, 2e7, 3e6, 2.0, 8e4, 0.2, 4e8, 1e8, 150.0)
+RATES = tile_.Rates(
+    *(2, 2, 1.0, 4e6, 2e7, 3e6, 1.8, 4.8),
+    *(2.0, 8e4, 0.2, 4e8, 1e8, 150.0),
+)
 LARGE = tile("tma", m=128, n=128, k=64, block=0.4, once=2.0, launch=3.0, rates=RATES)
 SMALL = LARGE._replace(m=16, n=64, block=0.05, once=1.0)
 
@@ -1028,9 +1035,11 @@ def test_of_timed_tiles_the_fastest_serves(
     monkeypatch.setattr(table_, "compute_capability", lambda device: 90)
     monkeypatch.setattr(table_, "num_sms", lambda device: 132)
     table = (tile("gemv", 80, 1, ANY, ANY), LARGE, SMALL, tile("tiled"))
-    assert table_.select(table, CPU, sizes, lambda _: ()) is table[row]
-    others = table_.select(table, CPU, sizes, lambda name: [BAD] * (name == "tma"))
-    assert others is table[0 if row == 0 else 3]
+    assert table_.select(table, CPU, sizes, ALIGNED, lambda _: ()) == table[row]
+    others = table_.select(
+        table, CPU, sizes, ALIGNED, lambda name: [BAD] * (name == "tma")
+    )
+    assert others == table[0 if row == 0 else 3]
 
 
 @pytest.mark.parametrize("columns", [1, 4])
@@ -1039,10 +1048,41 @@ def test_no_tile_serves_that_needs_more_programs_than_a_grid_has(columns: int) -
     table = (tile("gemv", 80, 1, ANY, ANY, n=columns), tile("tiled"))
     most = columns * (2**31 - 1)
     for N, row in ((most, 0), (most + 1, 1)):
-        found = table_.select(table, CPU, (1, N, 16), lambda _: ())
-        assert found is table[row]
+        found = table_.select(table, CPU, (1, N, 16), ALIGNED, lambda _: ())
+        assert found == table[row]
         programs = table_.GRIDS[found.schedule](found, (1, N, 16), CPU)
         assert programs[0] < 2**31
+
+
+@pytest.mark.parametrize("steps", [(8208, 8208), (8208, 8192), (8192, 8224), (64, 96)])
+def test_rows_are_counted_that_do_not_fill_lines(steps: tuple[int, int]) -> None:
+    """Of 100 x 200 x 1000 in tiles of 64 x 128, rows of A so many bytes apart, of B."""
+    starts = table_.row_starts(*(torch.empty(2, step // 2).half() for step in steps))
+    assert starts == tuple(math.gcd(step, 128) for step in steps)
+    halved = tile("tma", m=64, n=128, k=64, starts=starts)
+    whole = halved._replace(starts=ALIGNED).work(100, 200, 1000, 3, RATES)
+    assert (whole.lines, whole.sectors) == (0, 0)
+    lines = sectors = 0.0
+    for rows, step in zip((2 * 100, 2 * 200), steps, strict=True):
+        begins = [row * step % 128 for row in range(64)]
+        cut = sum(begin % 32 > 0 for begin in begins) / 64
+        sectors += 2 * 1000 * rows * cut
+        lines += 2 * 1000 * rows * (sum(begin > 0 for begin in begins) / 64 - cut)
+    found = halved.work(100, 200, 1000, 3, RATES)
+    assert found == whole._replace(lines=lines, sectors=sectors)
+
+
+@pytest.mark.parametrize(("starts", "row"), [((16, 16), 1), ((16, 128), 0)])
+def test_the_fastest_loads_fewer_rows_that_do_not_fill_lines(
+    starts: tuple[int, int], row: int
+) -> None:
+    """Of B if those of A do, else of both: a tile of more columns, or a larger one."""
+    slow = RATES._replace(sectors=20.0)
+    wide = LARGE._replace(m=128, n=256, block=0.6, rates=slow)
+    square = LARGE._replace(m=192, n=192, block=0.65, rates=slow)
+    able = [one._replace(starts=starts) for one in (wide, square)]
+    found = table_.best(able, (4608, 4608, 4096), 132)
+    assert found == able[row]
 
 
 def test_work_is_counted() -> None:
@@ -1056,16 +1096,18 @@ def test_work_is_counted() -> None:
     assert work.filled == 2 * 1000 * (4 * (64 + 128) - 2 * 100 - 2 * 200)
     assert work.sums == 4 * 64 * 128 * 2
     assert work.products == 4 * 64 * 128 * 1000
+    assert (work.lines, work.sectors) == (0, 0)
     whole = halved._replace(split_k=1).work(100, 200, 1000, 4, RATES)
     assert (whole.turns, whole.blocks, whole.sums) == (1, 16, 0)
     assert halved._replace(resident=2).work(100, 200, 1000, 3, RATES).rounds == 2
 
 
 LIGHT = tile_.Work(
-    blocks=5, turns=2, rounds=2, memory=12, read=6, filled=4, sums=9, products=40
-)
+    blocks=5, turns=2, rounds=2, memory=12, read=6, lines=0, sectors=0, filled=4,
+    sums=9, products=40,
+)  # fmt: skip
 SLOW = tile_.Rates(
-    *(2, 2, 1.0, 4.0, 2.0, 2.0, 7.0, 3.0),
+    *(2, 2, 1.0, 4.0, 2.0, 2.0, 2.0, 4.0, 7.0, 3.0),
     beside=0.25, powered=2.0, carried=1.0, cool=26,
 )  # fmt: skip
 
@@ -1075,6 +1117,12 @@ def test_the_slowest_of_loop_memory_and_l2_counts_most() -> None:
     assert tile_.duration(LIGHT, 0.1, 1.0, 10.0, SLOW) == pytest.approx(10 + 6 + 7 + 3)
     whole = LIGHT._replace(sums=0)
     assert tile_.duration(whole, 0.1, 1.0, 10.0, SLOW) == pytest.approx(16)
+    cut = whole._replace(lines=3, sectors=1)  # which take as 3 + 3 bytes more
+    more = whole._replace(read=12)
+    powered = more._replace(products=40 - 12)  # by what is read, cut or not
+    assert tile_.duration(cut, 0.1, 1.0, 10.0, SLOW) == pytest.approx(
+        tile_.duration(powered, 0.1, 1.0, 10.0, SLOW)
+    )
 
 
 def test_programs_beside_others_take_part_of_their_time() -> None:

@@ -82,7 +82,7 @@ def test_kernels_of_spec_yaml_have_some() -> None:
                 times = [
                     row.timed._replace(
                         block=row.timed.block * row.tile.share(one)
-                    ).predicted(one, sizes, H200.sms)
+                    ).predicted(one, plan.product, sizes, H200.sms)
                     for one in row.tiles(plan.product)
                 ]
                 chosen = row.tiles(plan.product).index(tile)
@@ -111,7 +111,9 @@ def test_its_costs_come_from_all_their_times() -> None:
             timed = truth.timed(WHOLE, PLAIN, H200)
             timed = timed._replace(block=timed.block * WHOLE.share(tile))
             off = 1 + draw.uniform(-0.01, 0.01)
-            times[tile] = off * 1e-6 * timed.predicted(tile, shape.sizes, H200.sms)
+            times[tile] = (
+                off * 1e-6 * timed.predicted(tile, PLAIN, shape.sizes, H200.sms)
+            )
         samples.append(Sample(PLAIN, shape, times, 1.0, dict.fromkeys(times)))
     found = fitted(samples, [WHOLE], H200)
     for shape in spread(40, start=1000):

@@ -77,11 +77,11 @@ def tiles_at(
     """The tile that the launcher chooses for a call, and all that could serve it."""
     table = subject.runtime(module, "table")
     launches, sizes = module.LAUNCHES, given.shape.sizes
-    device = tensors[0].device
+    device, starts = tensors[0].device, table.row_starts(*tensors[:2])
     via_tma = partial(launches.via_tma, tensors)
     _, n, k = sizes
-    able = list(table.serving(launches.tiles, device, n, k, via_tma))
-    chosen = table.select(launches.tiles, device, sizes, via_tma)
+    able = list(table.serving(launches.tiles, device, n, k, starts, via_tma))
+    chosen = table.select(launches.tiles, device, sizes, starts, via_tma)
     return chosen, [tile for tile in able if tile.rates or tile == chosen]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from gemmgen.cost.mainloop import SECTOR  # noqa: E402
+from gemmgen.runtime.sides import SECTOR  # noqa: E402
 
 CASES = (
     ("linear_bf16", 1000, 3000, 2000),

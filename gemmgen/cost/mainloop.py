@@ -10,7 +10,7 @@ from functools import cache
 from gemmgen.cost.resources import instruction, ring_blocks, sides, threads
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
-from gemmgen.schedules.parts.tile import Product, Tile
+from gemmgen.schedules.parts.tile import SECTOR, Product, Tile, cut
 from gemmgen.tables.layouts import LAYOUTS
 
 _SHARED_BYTES_PER_CLOCK = 128
@@ -24,8 +24,9 @@ _IN_STEP = 1.3
 4096^3: 64x128 tiles in warp_specialized; 64x64, 64x128 and 128x128 in tma). Those of
 one turn do, in any schedule: 15.4 TB/s with 32x64x128 in tma, 512 x 512 x 8192."""
 
-SECTOR = 32
-"""Bytes that memory and L2 move at a time."""
+_TWO_LINES, _FIVE_SECTORS = 1.8, 3.2
+"""How many times as long L2 takes for 128 bytes of a row that lie in two of its lines,
+in five sectors (benchmarks/speed/limits.md, "Rows that begin at 16 bytes")."""
 
 _WHOLE, _ASYNCHRONOUS = 16, 4
 """Bytes that a thread loads at most, and at least to load them past its registers."""
@@ -90,13 +91,13 @@ class BlockCost:
 
 @cache
 def block_cost(
-    tile: Tile, product: Product, target: Target, width: int, cut: bool, joint: bool
+    tile: Tile, product: Product, target: Target, starts: tuple[int, int], joint: bool
 ) -> BlockCost:
     """The cost of a K block of A and B.
 
-    Rows start at multiples of `width` elements, which pointers load at once; `cut` says
-    that rows start inside a sector, so that one more is read, `joint` that programs
-    stay in step. Blocks are written to shared memory once and read once.
+    Rows of A and of B start at multiples of so many bytes, which pointers load at once:
+    inside a sector, one more is read. `joint` says that programs stay in step. Blocks
+    are written to shared memory once and read once.
     """
     rates, schedule = target.rates, schedule_of(tile)
     rows, columns = sides(tile, product)
@@ -110,21 +111,33 @@ def block_cost(
     loaded = product.rows(tile.m, tile.n) * line
     read = product.rights * (rows + columns) * line
     moved = 0 if schedule.memory_bound else loaded + read
-    if cut:
+    if min(starts) < SECTOR:
         loaded = round(loaded * (1 + SECTOR / line))
     bandwidth = rates.l2_bandwidth * (_IN_STEP if joint else 1)
+    cut_rows = 0.0 if schedule.memory_bound else _served(tile, product, starts)
+    width = math.gcd(_WHOLE, *(start // product.bytes for start in starts))
     if schedule.described or schedule.memory_bound:
         width = _WHOLE
     return BlockCost(
         unit / rates.clock,
         _preparing(tile, product, target, width, unit / rates.clock),
         moved / _SHARED_BYTES_PER_CLOCK / rates.clock,
-        loaded / (bandwidth / target.sms),
+        max(loaded / bandwidth, cut_rows / (_IN_STEP * rates.l2_bandwidth))
+        * target.sms,
         schedule.unrolled or _ahead(tile, product, target, width),
         flops,
         moved,
         loaded,
     )
+
+
+def _served(tile: Tile, product: Product, starts: tuple[int, int]) -> float:
+    """Bytes of a block; those that do not fill lines as many as L2 serves meanwhile."""
+    rows = 0.0
+    for side, start in zip((tile.m, product.rights * tile.n), starts, strict=True):
+        two, five = cut(start)
+        rows += side * (1 + two * (_TWO_LINES - 1) + five * (_FIVE_SECTORS - 1))
+    return rows * tile.k * product.bytes
 
 
 def _fma_slowdown(tile: Tile, product: Product) -> float:

@@ -8,12 +8,12 @@ import math
 from dataclasses import dataclass, replace
 from functools import cache
 
-from gemmgen.cost.mainloop import SECTOR, BlockCost, block_cost, epilogue_time
+from gemmgen.cost.mainloop import BlockCost, block_cost, epilogue_time
 from gemmgen.cost.resources import fits, programs_at_a_time
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.schedule import Pause
-from gemmgen.schedules.parts.tile import FULL, Product, Tile
+from gemmgen.schedules.parts.tile import FULL, LINE_BYTES, Product, Tile
 from gemmgen.tables.layouts import LAYOUTS
 
 Sizes = tuple[int, int, int]
@@ -84,11 +84,20 @@ def fills(tile: Tile, sizes: Sizes, target: Target) -> bool:
 
 
 def row_bytes(sizes: Sizes, product: Product) -> tuple[int, int]:
-    """Bytes from one row of A, and of B, to the next: what decides how they load."""
+    """Bytes from one row of A, and of B, to the next."""
     m, n, k = sizes
     layout = LAYOUTS[product.layout]
     a, b = m if layout.a_transposed else k, k if layout.b_transposed else n
     return a * product.bytes, b * product.bytes
+
+
+def row_starts(sizes: Sizes, product: Product) -> tuple[int, int]:
+    """Of how many bytes, up to a line's, rows of A and of B begin at multiples.
+
+    It decides how they load.
+    """
+    a, b = row_bytes(sizes, product)
+    return math.gcd(LINE_BYTES, a), math.gcd(LINE_BYTES, b)
 
 
 def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Estimate:
@@ -102,11 +111,9 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
         turns = math.ceil(tiles / max(1, target.sms // parts))
     together = min(programs_at_a_time(tile, product, target), turns)
     blocks = math.ceil(math.ceil(k / tile.k) / parts)
-    starts = row_bytes(sizes, product)
-    width = math.gcd(16, *(row // product.bytes for row in starts))
-    cut = any(row % SECTOR for row in starts)
+    starts = row_starts(sizes, product)
     joint = schedule.persistent or turns == 1
-    each = block_cost(tile, product, target, width, cut, joint)
+    each = block_cost(tile, product, target, starts, joint)
     ahead = min(each.ahead, blocks) if schedule.memory_bound else each.ahead
     block, wait = each.seconds, rates.latency / max(1, ahead)
     if each.ahead == 0:

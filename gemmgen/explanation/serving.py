@@ -53,10 +53,10 @@ class Case:
     def timed(self) -> dict[Tile, float]:
         """The seconds of tiles by what they cost, if calls are served by that."""
         found: dict[Tile, float] = {}
-        sizes, sms = self.shape.sizes, self.target.sms
+        call = self.plan.product, self.shape.sizes, self.target.sms
         for row in self.table.costs if self.table else ():
             if row.timed:
-                seconds = 1e-6 * row.timed.predicted(row.tile, sizes, sms)
+                seconds = 1e-6 * row.timed.predicted(row.tile, *call)
                 tile = self.of_row(row)
                 found[tile] = min(seconds, found.get(tile, seconds))
         return found

@@ -20,7 +20,7 @@ from .support import (
     row_divisibility,
     shared_memory,
 )
-from .table import GRIDS, Grid, one_a_raced_tile, one_a_tile, select
+from .table import GRIDS, Grid, one_a_raced_tile, one_a_tile, row_starts, select
 from .tile import CONSTANTS, KERNELS, Tile, stride_name
 
 
@@ -170,7 +170,8 @@ class Launches:
             return next(iter(self.arguments.values())).launch(None, sizes, given)
         via_tma = functools.partial(self.via_tma, given)
         device = given[0].device
-        tile = select(self.tiles, device, sizes, via_tma)
+        starts = row_starts(given[0], given[1])
+        tile = select(self.tiles, device, sizes, starts, via_tma)
         if tile is None:
             sm, room = compute_capability(device), shared_memory(device)
             raise RuntimeError(

@@ -1,11 +1,16 @@
-"""Sides of tiles: how groups of warps cut them, and of which pieces they are the sum.
+"""What tiles take up: sides, which warps cut into pieces, lines of rows, and buffers.
 
 Without torch or triton: the generator reckons with the same.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 # What wgmma takes for a piece of so many columns beside 64 rows of 32 bytes, which it
 # reads in registers (16 bits, H200; of tiles of 136 to 256 rows, within 2 %).
 CLOCKS = {8: 10, 16: 13, 32: 17, 64: 31, 128: 64}
+
+LINE, SECTOR = 128, 32  # bytes of L2: what has an address of its own, what is moved
 
 
 def most_columns(warpgroups: int) -> int:
@@ -60,3 +65,26 @@ def heights(least: int, most: int) -> list[int]:
 def clocks(side: int) -> int:
     """Return what wgmma takes for all pieces of a side, by `CLOCKS`."""
     return sum(CLOCKS[piece] for piece in pieces(side, max(CLOCKS)))
+
+
+def reused_buffers(
+    operands: Sequence[Any], results: Sequence[Any]
+) -> tuple[int | None, ...]:
+    """Return the operand [m, n] whose buffer each result reuses; None for its own.
+
+    Both are given as types: a tile can lie where one of its type was read.
+    """
+    found: list[int | None] = []
+    for kind in results:
+        alike = (at for at, own in enumerate(operands) if own == kind)
+        found.append(next((at for at in alike if at not in found), None))
+    return tuple(found)
+
+
+def cut(start: int) -> tuple[float, float]:
+    """Return which shares of rows of 128 bytes lie in two lines, in five sectors.
+
+    Of rows that begin at multiples of `start` bytes; the others lie in one line.
+    """
+    five = max(0.0, 1 - start / SECTOR)
+    return 1 - start / LINE - five, five

@@ -4,12 +4,14 @@ Rows come from times measured on a GPU, or from the generator's cost model, "the
 """
 
 import functools
+import math
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from .sides import LINE
 from .support import Bounded, compute_capability, num_sms, shared_memory
 from .tile import ROWS, Tile, cdiv
 
@@ -17,6 +19,7 @@ LONGEST_GRID = 2**31 - 1  # programs along its first axis
 MOST_ROWS = 8192  # numbers of rows whose tile a family keeps
 
 Sizes = tuple[int, int, int]  # M, N, K
+Starts = tuple[int, int]  # bytes
 Grid = Callable[[Any, Sizes, torch.device], Any]
 
 
@@ -77,14 +80,16 @@ def select(
     tiles: Sequence[Tile],
     device: torch.device,
     sizes: Sizes,
+    starts: Starts,
     via_tma: Callable[[str], Iterable[torch.Tensor]],
 ) -> Tile | None:
     """Return the tile that serves the device, the sizes and the tensors, or None.
 
-    `via_tma` returns the tensors that a schedule takes as descriptors.
+    `starts` are the `row_starts` of A and B. `via_tma` returns the tensors that a
+    schedule takes as descriptors.
     """
     _, N, K = sizes
-    able = functools.partial(serving, tiles, device, N, K, via_tma)
+    able = functools.partial(serving, tiles, device, N, K, starts, via_tma)
     if RECORD.launches is not None:
         RECORD.tiles = able
     return best(able(), sizes, num_sms(device))
@@ -95,11 +100,13 @@ def serving(
     device: torch.device,
     N: int,
     K: int,
+    starts: Starts,
     via_tma: Callable[[str], Iterable[torch.Tensor]],
 ) -> Iterator[Tile]:
     """Yield the tiles that serve the device, N, K and the tensors."""
     able: dict[str, bool] = {}
-    for tile in running(tiles, compute_capability(device), shared_memory(device)):
+    sm, room = compute_capability(device), shared_memory(device)
+    for tile in running(tiles, sm, room, starts):
         if not tile.fits(N, K):
             continue
         name = tile.schedule
@@ -149,16 +156,19 @@ class Fastest(Bounded):
         return found
 
 
-# By table and device; the table is held, since another could get its `id`.
-RUNNING: dict[tuple[int, int, int], tuple[Sequence[Tile], list[Tile]]] = {}
+# By table, device and rows; the table is held, since another could get its `id`.
+RUNNING: dict[tuple, tuple[Sequence[Tile], list[Tile]]] = {}
 
 
-def running(tiles: Sequence[Tile], sm: int, room: int) -> list[Tile]:
-    """Return the tiles of a table that run on such a GPU, each that one stands for."""
-    key = (id(tiles), sm, room)
+def running(tiles: Sequence[Tile], sm: int, room: int, starts: Starts) -> list[Tile]:
+    """Return the tiles of a table that run on such a GPU, each that one stands for.
+
+    Rows of A and B begin at multiples of `starts` bytes.
+    """
+    key = (id(tiles), sm, room, starts)
     if key not in RUNNING:
         able = [
-            member
+            member._replace(starts=starts)
             for tile in tiles
             if tile.runs_on(sm, room)
             and (tile.schedule != "warp_specialized" or specializes(sm))
@@ -166,6 +176,14 @@ def running(tiles: Sequence[Tile], sm: int, room: int) -> list[Tile]:
         ]
         RUNNING[key] = (tiles, able)
     return RUNNING[key][1]
+
+
+def row_starts(a: torch.Tensor, b: torch.Tensor) -> Starts:
+    """Return of how many bytes, up to a line's, rows of A and B begin at multiples."""
+    first, second = (
+        math.gcd(LINE, one.stride(0) * one.element_size()) for one in (a, b)
+    )
+    return first, second
 
 
 def tma_compatible(matrix: torch.Tensor) -> bool:

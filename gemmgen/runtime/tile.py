@@ -4,10 +4,10 @@ Without torch or triton: the generator reckons and names with the same.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from .sides import clocks, cuts, heights, most_columns, most_stored, pieces
+from .sides import LINE, clocks, cut, cuts, heights, most_columns, most_stored, pieces
 
 ANY = math.inf
 FILL = -1  # as many parts of K as there are SMs for; up to 4 * FILL: so many times more
@@ -43,20 +43,6 @@ def cdiv(size: int, step: int) -> int:
     return -(-size // step)
 
 
-def reused_buffers(
-    operands: Sequence[Any], results: Sequence[Any]
-) -> tuple[int | None, ...]:
-    """Return the operand [m, n] whose buffer each result reuses; None for its own.
-
-    Both are given as types: a tile can lie where one of its type was read.
-    """
-    found: list[int | None] = []
-    for kind in results:
-        alike = (at for at, own in enumerate(operands) if own == kind)
-        found.append(next((at for at in alike if at not in found), None))
-    return tuple(found)
-
-
 class Work(NamedTuple):
     """What a launch makes a GPU do, before it is said how fast that is."""
 
@@ -64,7 +50,9 @@ class Work(NamedTuple):
     turns: int  # tiles, or parts of tiles, of one SM
     rounds: int  # in which these come, as many at a time as an SM runs programs
     memory: int  # bytes that memory gives and takes, each once
-    read: int  # bytes that all SMs read through L2
+    read: int  # bytes that all SMs read through L2,
+    lines: float  # of these such as lie in two of its lines,
+    sectors: float  # and in five sectors
     filled: int  # bytes of zeros that descriptors fill in beyond a matrix
     sums: int  # bytes of the sums in which the parts of one tile meet; 0 if K is whole
     products: int  # multiply-adds of all tiles, what lies beyond a matrix included
@@ -79,6 +67,8 @@ class Rates(NamedTuple):
     memory: float  # bytes a us from memory
     l2: float  # bytes a us through L2
     zeros: float  # bytes a us that descriptors fill in
+    lines: float  # times as long that 128 bytes take from two lines of L2,
+    sectors: float  # or from five sectors
     meet: float  # us for the parts of K to meet, if there are several
     sums: float  # bytes a us of their sums
     beside: float  # part of its time that a program takes if it runs beside another
@@ -118,6 +108,7 @@ class Tile(NamedTuple):
     from_rows: int = 0  # of a layer; 0 for a tile that serves any sizes up to its own
     from_m: int = 0  # the least m of those that it stands for; 0: it is a tile itself
     deep_m: int = 0  # up to this m they have a stage more
+    starts: tuple[int, int] = (LINE, LINE)  # bytes: rows of A and B begin at multiples
 
     def tiles(self, M: int, N: int) -> int:
         """Return the number of tiles."""
@@ -175,8 +166,13 @@ class Tile(NamedTuple):
         filled = line * (tiles * (self.m + self.n) - held)
         sums = 4 * self.m * self.n * parts if parts > 1 else 0
         products = tiles * self.m * self.n * K
-        read = line * held
-        return Work(blocks, turns, rounds, memory, read, filled, sums, products)
+        read, two, five = line * held, 0.0, 0.0
+        if min(self.starts) < LINE:
+            (two_a, five_a), (two_b, five_b) = map(cut, self.starts)
+            two = line * (wide * M * two_a + high * N * two_b)
+            five = line * (wide * M * five_a + high * N * five_b)
+        through = memory, read, two, five, filled
+        return Work(blocks, turns, rounds, *through, sums, products)
 
     def members(self) -> list["Tile"]:
         """Return the tiles that it stands for: itself, or one for each height.
@@ -258,7 +254,9 @@ def duration(work: Work, block: Any, once: Any, launch: Any, rates: Rates) -> An
     alone = work.rounds + rates.beside * (work.turns - work.rounds)
     loop = alone * (work.blocks * block + once)
     memory = rates.wait + work.memory / rates.memory
-    l2 = work.read / rates.l2 + work.filled / rates.zeros
+    read = work.read + work.lines * (rates.lines - 1)
+    read += work.sectors * (rates.sectors - 1)
+    l2 = read / rates.l2 + work.filled / rates.zeros
     drawn = work.products / rates.powered + work.read / rates.carried - rates.cool
     power = (drawn > 0) * drawn
     cubes = loop * loop * loop + memory * memory * memory + l2 * l2 * l2

@@ -32,13 +32,13 @@ def row_for(
         if (all_ or not describes_operands(row.tile))
         and not (plain and schedule_of(row.tile).described)
     )
-    return _first(rows, shape, target)
+    return _first(rows, plan, shape, target)
 
 
 def otherwise(plan: Plan, shape: Shape, target: Target) -> Row:
     """The row that serves a shape where no layer has rows of its own."""
     rows = (pair for pair in _able(plan, shape, target) if not pair[1].pin)
-    return _first(rows, shape, target)[1]
+    return _first(rows, plan, shape, target)[1]
 
 
 def _able(plan: Plan, shape: Shape, target: Target) -> Iterator[Numbered]:
@@ -52,15 +52,17 @@ def _able(plan: Plan, shape: Shape, target: Target) -> Iterator[Numbered]:
     )
 
 
-def _first(rows: Iterator[Numbered], shape: Shape, target: Target) -> Numbered:
+def _first(
+    rows: Iterator[Numbered], plan: Plan, shape: Shape, target: Target
+) -> Numbered:
     number, row = next(rows)
     if row.timed is None:
         return number, row
 
     def predicted(pair: Numbered) -> float:
-        timed = pair[1].timed
+        tile, timed = pair[1].tile, pair[1].timed
         assert timed is not None
-        return timed.predicted(pair[1].tile, shape.sizes, target.sms)
+        return timed.predicted(tile, plan.product, shape.sizes, target.sms)
 
     return min(
         [(number, row), *(pair for pair in rows if pair[1].timed)], key=predicted

@@ -71,7 +71,7 @@ class Row:
         first, *others = self.tiles(product)
         if not (others and self.timed):
             return first
-        m = self.timed.fastest(self.tile, sizes, self.target.sms)[0].m
+        m = self.timed.fastest(self.tile, product, sizes, self.target.sms)[0].m
         return next(tile for tile in (first, *others) if tile.m == m)
 
     def shared_memory(self, product: Product) -> int:

@@ -10,8 +10,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 from ..device import tma_load, tma_store
-from ..sides import most_columns, most_stored, pieces
-from ..tile import reused_buffers
+from ..sides import most_columns, most_stored, pieces, reused_buffers
 
 pieces_of = gluon.constexpr_function(pieces)
 columns_of = gluon.constexpr_function(most_columns)

@@ -4,22 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gemmgen.runtime.sides import clocks
-from gemmgen.runtime.tile import (
-    ANY,
-    FILL,
-    FULL,
-    Rates,
-    Work,
-    duration,
-    reused_buffers,
-)
+from gemmgen.runtime.sides import LINE, SECTOR, clocks, cut, reused_buffers
+from gemmgen.runtime.tile import ANY, FILL, FULL, Rates, Work, duration
 from gemmgen.runtime.tile import Tile as Launched
 from gemmgen.tables.dtypes import MMAS, Mma
 
 __all__ = [
-    "FALLBACK", "FILL", "FULL", "GROUP_M", "LINE_BYTES", "Launched",
-    "Product", "Rates", "Tile", "Work", "duration", "nearest_fitting", "reused_buffers",
+    "FALLBACK", "FILL", "FULL", "GROUP_M", "LINE_BYTES", "SECTOR", "Launched",
+    "Product", "Rates", "Tile", "Work", "cut", "duration", "nearest_fitting",
+    "reused_buffers",
 ]  # fmt: skip
 
 FALLBACK = "tiled"
@@ -28,7 +21,7 @@ FALLBACK = "tiled"
 GROUP_M = 8
 """Tiles a column of the L2 order; 4 to 16 hardly differ on square shapes."""
 
-LINE_BYTES = 128
+LINE_BYTES = LINE
 """A cache line: what a K block takes of each row, or a multiple of it."""
 
 

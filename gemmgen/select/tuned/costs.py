@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from gemmgen.base.errors import Mistakes, one_of
 from gemmgen.cost.resources import programs_at_a_time
+from gemmgen.cost.time import Sizes, row_starts
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Rates, Tile
@@ -56,20 +57,21 @@ class Timed(NamedTuple):
     rates: Rates
 
     def fastest(
-        self, tile: Tile, sizes: tuple[int, int, int], sms: int
+        self, tile: Tile, product: Product, sizes: Sizes, sms: int
     ) -> tuple[Tile, float]:
         """Of what the tile stands for the fastest, and its microseconds.
 
-        As launchers reckon it.
+        As launchers reckon it for contiguous matrices.
         """
-        own = tile.launched._replace(**self._asdict())
-        times = [one.predicted(*sizes, sms) for one in own.members()]
+        starts = row_starts(sizes, product)
+        own = tile.launched._replace(**self._asdict()).members()
+        times = [one._replace(starts=starts).predicted(*sizes, sms) for one in own]
         least = min(times)
         return tile.members[times.index(least)], least
 
-    def predicted(self, tile: Tile, sizes: tuple[int, int, int], sms: int) -> float:
+    def predicted(self, tile: Tile, product: Product, sizes: Sizes, sms: int) -> float:
         """Microseconds of the fastest."""
-        return self.fastest(tile, sizes, sms)[1]
+        return self.fastest(tile, product, sizes, sms)[1]
 
 
 @dataclass(frozen=True)
@@ -98,10 +100,11 @@ class Costs:
         return Timed(block, once, cost.launch, programs, rates)
 
     def fastest(
-        self, tile: Tile, product: Product, target: Target, sizes: tuple[int, int, int]
+        self, tile: Tile, product: Product, target: Target, sizes: Sizes
     ) -> tuple[Tile, float]:
         """Of what a tile stands for the fastest, and its microseconds."""
-        return self.timed(tile, product, target).fastest(tile, sizes, target.sms)
+        timed = self.timed(tile, product, target)
+        return timed.fastest(tile, product, sizes, target.sms)
 
 
 def costed_as(product: Product) -> str | None:

@@ -28,8 +28,9 @@ _CALL = 8e-6
 _HELD_OUT = 4
 """Every so manieth shape is left out of a fit that is only judged by those."""
 
-_ELSEWHERE = 400
-"""Shapes without times at which tiles are judged by predictions."""
+_ELSEWHERE = {(64, 64): 320, (8, 8): 80}
+"""Shapes without times at which tiles are judged by predictions, by what N and K are
+multiples of."""
 
 _Served = tuple[Tile, float]
 """A tile and the microseconds that it is predicted to take."""
@@ -182,7 +183,8 @@ def _choice(
     ]
     elsewhere = [
         [time for _, time in _fastest(costs, product, shape, tiles, target)]
-        for shape in spread(_ELSEWHERE, len(samples) + 1)
+        for lines, number in _ELSEWHERE.items()
+        for shape in spread(number, len(samples) + 1, lines=lines)
     ]
     lost = [
         [_share(loss, each.best) for loss in _losses(each, tiles, served)]

@@ -10,8 +10,16 @@ from typing import Any
 import torch
 
 from gemmgen.cost.resources import programs_at_a_time
+from gemmgen.cost.time import row_starts
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules.parts.tile import GROUP_M, Product, Rates, Tile, Work, duration
+from gemmgen.schedules.parts.tile import (
+    GROUP_M,
+    Product,
+    Rates,
+    Tile,
+    Work,
+    duration,
+)
 from gemmgen.select.tuned.costs import Cost, Costs, instructions, rates_of
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.fitting.standing import known_of
@@ -28,8 +36,8 @@ _PULL = 1e-4
 _STEPS = 400
 
 _BEFORE = Rates(
-    *(2, 2, 2.5, 4.5e6, 18e6, 3e6, 2.0, 8e4),
-    *(0.15, 4e8, 1e8, 150.0),
+    *(2, 2, 2.5, 4.5e6, 18e6, 3e6, 1.3, 2.4),
+    *(2.0, 8e4, 0.15, 4e8, 1e8, 150.0),
 )
 _COSTS = Cost(0.3, 2.0, 3.0, 1e-4)
 """What an H200 has and what its tiles of bf16 cost, about: where the search begins."""
@@ -81,21 +89,20 @@ class _Fit:
         rows: list[list[float]] = []
         for sample in samples:
             rates, sizes = rates_of(sample.product, _BEFORE), sample.shape.sizes
+            starts = row_starts(sizes, sample.product)
             for (tile, own), weight in _weights(sample, tiles).items():
-                slow = _is_slow(sample, tile)
                 time = sample.times.get(tile, sample.least)
-                time = min(time, _SLOW * sample.best)
                 programs = programs_at_a_time(tile, sample.product, target)
-                launched = tile.launched._replace(resident=programs)
+                launched = tile.launched._replace(resident=programs, starts=starts)
                 rows.append([
                     *launched.work(*sizes, target.sms, rates),
                     own.share(tile),
                     instructions(own, sample.product),
                     self.tiles.index(_alone(own)),
                     self.schedules.index(tile.schedule),
-                    1e6 * time,
+                    1e6 * min(time, _SLOW * sample.best),
                     weight,
-                    slow,
+                    _is_slow(sample, tile),
                 ])  # fmt: skip
         columns = torch.tensor(rows, dtype=torch.float64).T
         count = len(Work._fields)

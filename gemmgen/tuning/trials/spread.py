@@ -9,8 +9,8 @@ _ROWS, _LONGEST = (2, 16384), 28672
 """The least and most of M, the most of N and K, each octave as likely as another..."""
 _FEW = (48, 1536)
 """... but every second M is among these, where a choice among tiles matters most."""
-_LINE = 64
-"""What N and K are multiples of..."""
+_LINES = (64, 64)
+"""What N and K are multiples of, unless asked for others..."""
 _WIDTH = 8
 """... those of every other pair of shapes also of an eighth of the power of two below,
 as the widths of models are: 4096, 4608, 5120 and so on up to 8192..."""
@@ -22,23 +22,33 @@ _MOST_FLOPS = 2e12
 _BASES = (3, 5, 7)
 
 
-def spread(number: int, start: int = 1, least: int = 256) -> tuple[Shape, ...]:
+def spread(
+    number: int,
+    start: int = 1,
+    least: int = 256,
+    lines: tuple[int, int] = _LINES,
+) -> tuple[Shape, ...]:
     """So many shapes, the same ones each time; none of another `start` further on.
 
     The points of a Halton sequence (Numerische Mathematik 2, 1960) in octaves; N and K
-    are `least` or more.
+    are `least` or more, and multiples of `lines`.
     """
-    return tuple(islice(_shapes(start, least), number))
+    return tuple(islice(_shapes(start, least, lines), number))
 
 
-def _shapes(start: int, least: int) -> Iterator[Shape]:
+def _shapes(start: int, least: int, lines: tuple[int, int]) -> Iterator[Shape]:
     for place in count(start):
         along = [_radical_inverse(place, base) for base in _BASES]
         m = round(_between(_FEW if place % 2 else _ROWS, along[0]))
         sides = (_between((least, _LONGEST), share) for share in along[1:])
-        n, k = (_LINE * round(side / _LINE) for side in sides)
-        if place // 2 % 2:
-            n, k = (_LINE * round(_rounded(side, _WIDTH) / _LINE) for side in (n, k))
+        pairs = zip(sides, lines, strict=True)
+        n, k = (line * round(side / line) for side, line in pairs)
+        if place // 2 % 2 and lines == _LINES:
+            both = (_rounded(side, _WIDTH) for side in (n, k))
+            n, k = (
+                line * round(side / line)
+                for side, line in zip(both, lines, strict=True)
+            )
         if place // 4 % 2:
             m = _rounded(m, _BATCH)
         if 2 * m * n * k <= _MOST_FLOPS:

@@ -10,18 +10,30 @@ from gemmgen.verification.contract.choice_sizes import Sizes
 
 _STEP = 8
 """Rows that predictions do not tell apart."""
+_LINE, _SECTOR = 128, 32
+"""Bytes."""
 
 
-def predicted(row: Row, product: Product, sizes: Sizes, sms: int) -> dict[Tile, float]:
-    """Microseconds by a row's costs, of every tile that its own stands for."""
+def predicted(
+    row: Row, product: Product, sizes: Sizes, apart: tuple[int, int], sms: int
+) -> dict[Tile, float]:
+    """Microseconds by a row's costs, of every tile that its own stands for.
+
+    Rows of A and rows of B lie so many bytes `apart`.
+    """
     return {
-        tile: _microseconds(row, tile, product, sizes, sms)
+        tile: _microseconds(row, tile, product, sizes, apart, sms)
         for tile in row.tiles(product)
     }
 
 
 def _microseconds(
-    row: Row, tile: Tile, product: Product, sizes: Sizes, sms: int
+    row: Row,
+    tile: Tile,
+    product: Product,
+    sizes: Sizes,
+    apart: tuple[int, int],
+    sms: int,
 ) -> float:
     """Those of one of these, by the four digits that a table has."""
     assert row.timed is not None
@@ -44,7 +56,8 @@ def _microseconds(
     inside = m * wide + n * high
     blocks = high * wide * (tile.m + tile.n)
     memory = rates["wait"] + once_each / rates["memory"]
-    through = inside / rates["l2"] + (blocks - inside) / rates["zeros"]
+    slow = m * wide * _slowness(apart[0], rates) + n * high * _slowness(apart[1], rates)
+    through = slow / rates["l2"] + (blocks - inside) / rates["zeros"]
     drawn = high * wide * tile.m * tile.n * k / rates["powered"]
     drawn += product.bytes * k * inside / rates["carried"]
     slowed = max(0.0, drawn - rates["cool"])
@@ -52,6 +65,19 @@ def _microseconds(
     found: float = launch + sum(each**3 for each in cubes) ** (1 / 3)
     if parts > 1:
         found += rates["meet"] + 4 * tile.m * tile.n * parts / rates["sums"]
+    return found
+
+
+def _slowness(step: int, rates: dict[str, float]) -> float:
+    """How many times as long as those that fill lines rows take so many bytes apart.
+
+    The mean of all: some begin where a line does, some in a line, some in a sector.
+    """
+    found = 0.0
+    for row in range(_LINE):
+        begin = step * row % _LINE
+        longer = rates["sectors" if begin % _SECTOR else "lines"]
+        found += (longer if begin else 1.0) / _LINE
     return found
 
 

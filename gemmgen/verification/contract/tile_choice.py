@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from itertools import islice
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
@@ -34,9 +35,15 @@ from gemmgen.verification.interpret.hardware import (
 )
 from gemmgen.verification.oracle.reference import torch_dtype
 
-_WHOLE, _ODD, _PADDED = "whole", "odd", "padded"
-_ROWS = (_WHOLE, _WHOLE, _ODD, _PADDED)
-"""One after the other, an element apart, from a multiple of 16 elements to the next."""
+_PADS: dict[str, Callable[[int, int], int]] = {
+    "whole": lambda columns, place: 0,
+    "odd": lambda columns, place: 1,
+    "padded": lambda columns, place: -columns % 16,
+    "uneven": lambda columns, place: ((8 << place) - columns) % (16 << place),
+}
+"""How many elements lie between rows, of so many columns, by the place of their tensor:
+none, one, up to a multiple of 16 elements, up to an odd one of 8, of 16, of 32."""
+_ROWS = ("whole", *_PADS)
 _ROUNDING = 1e-9
 """How far sums of a prediction may be apart that are added in another order."""
 
@@ -91,7 +98,7 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
         return
     m, n, k = call.sizes
     wanted = _best(plan, module, call)
-    if launch.tile._replace(block=0) not in wanted:
+    if _alike(launch.tile) not in wanted:
         raise Wrong(f"{launch.tile} is taken, {wanted} is to be\n{call}")
     parts = parts_of(launch.tile, tiles_of(launch.tile, m, n), k, call.sms)
     if launch.split_k not in ((), (parts,)):
@@ -110,27 +117,40 @@ def _best(plan: Plan, module: ModuleType, call: _Call) -> list[Any]:
     """The tile that is to serve a call, by what the columns of a table mean.
 
     That is the first; where it has costs, the fastest of all that have: as fast as any,
-    since sums may be rounded in another order. Of tiles that one stands for, without
-    what a block takes.
+    since sums may be rounded in another order.
     """
     able = _serving(plan, call)
     place = next(able, None)
     if place is None:
         raise Wrong(f"no row of the table serves\n{call}")
     if plan.rows[place].timed is None:
-        return [module.TILES[place]._replace(block=0)]
+        return [_alike(module.TILES[place])]
     timed = [place, *(other for other in able if plan.rows[other].timed)]
-    call_of = plan.product, call.sizes, call.sms
+    first, second = islice(_arguments(plan, call), 2)
+    apart = _apart(first), _apart(second)
+    call_of = plan.product, call.sizes, apart, call.sms
     times = {
-        module.TILES[other]._replace(
-            m=tile.m, stages=tile.stages, block=0, from_m=0, deep_m=0
-        ): time
+        _alike(module.TILES[other], m=tile.m, stages=tile.stages): time
         for other in timed
         for tile, time in predicted(plan.rows[other], *call_of).items()
         if tiles_of(tile, *call.sizes[:2]) <= MOST
     }
     least = min(times.values())
     return [tile for tile, time in times.items() if time <= least * (1 + _ROUNDING)]
+
+
+def _alike(tile: Any, **own: int) -> Any:
+    """A tile of a table, or one that it stands for, without what follows from a call.
+
+    Each of these has what its own blocks take.
+    """
+    return tile._replace(block=0, from_m=0, deep_m=0, starts=(), **own)
+
+
+def _apart(matrix: Any) -> int:
+    """The bytes from a row to the next."""
+    rows, _ = matrix.stride()
+    return int(rows * matrix.element_size())
 
 
 def _serving(plan: Plan, call: _Call) -> Iterator[int]:
@@ -212,15 +232,14 @@ def _arguments(plan: Plan, call: _Call) -> Iterator[Tensor | float]:
     """Matrices as the launcher hands them on, of no memory."""
     sizes = dict(zip("mnk", call.sizes, strict=True))
 
-    def tensor(axes: tuple[str, ...], dtype: str) -> Tensor:
+    def tensor(axes: tuple[str, ...], dtype: str, place: int = 0) -> Tensor:
         shape = [sizes[axis] for axis in axes]
-        pad = {_WHOLE: 0, _ODD: 1, _PADDED: -shape[-1] % 16}[call.rows]
-        wide = [*shape[:-1], shape[-1] + pad]
+        wide = [*shape[:-1], shape[-1] + _PADS[call.rows](shape[-1], place)]
         made = torch.empty(wide, dtype=torch_dtype(dtype), device="meta")
         return made[..., : shape[-1]]
 
-    for matrix in plan.contraction.inputs:
-        yield tensor(matrix.stored_axes, plan.dtype)
+    for place, matrix in enumerate(plan.contraction.inputs):
+        yield tensor(matrix.stored_axes, plan.dtype, place)
     for operand in plan.operands:
         yield 1.0 if operand.is_number else tensor(operand.axes, operand.dtype)
     for result in plan.results:

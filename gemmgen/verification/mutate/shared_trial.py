@@ -123,7 +123,10 @@ _TUNED = Tuning(
     "", "sm_90", {}, {"costed": Measured((), (), {}, _LAYERED)},
     costs={
         "bf16": Costs(
-            Rates(0, 0, 2.0, 4.5e6, 1.8e7, 3.0e6, 1.6, 7e4, 0.15, 4e8, 1e8, 150.0),
+            Rates(
+                *(0, 0, 2.0, 4.5e6, 1.8e7, 3.0e6, 1.8, 4.8),
+                *(1.6, 7e4, 0.15, 4e8, 1e8, 150.0),
+            ),
             {
                 parse_tile("tma 16x64x256 kfill s5 w4"): Cost(0.24, 2.3, 3.6, 6e-5),
                 parse_tile("tma 64x64x128 kfill s7 w4"): Cost(0.21, 2.5, 3.6, 6e-5),
