@@ -45,7 +45,7 @@ def key_of(plan: Plan, module: Any, launch: Any) -> CompileKey:
     (row,) = (
         row
         for row, one in zip(plan.rows, module.TILES, strict=True)
-        if launch.tile in one.members()
+        if launch.tile._replace(starts=one.starts) in one.members()
     )
     (tile,) = (one for one in row.tiles(plan.product) if one.m == launch.tile.m)
     parameters = launch.kernel.params[-len(launch.scalars) :]

@@ -423,6 +423,22 @@ BLOCK = re.compile(
 )
 
 
+@pytest.mark.parametrize(
+    ("shape", "told"),
+    [
+        (Shape(4096, 4104, 4104), "16 (a) and 16 (b)"),
+        (Shape(4096, 4104, 4096), "128 (a) and 16 (b)"),
+        (Shape(4096, 4096, 4128), "64 (a) and 128 (b)"),
+        (Shape(4096, 4096, 4096), None),
+    ],
+)
+def test_rows_that_do_not_fill_lines_are_told(shape: Shape, told: str | None) -> None:
+    one = argued("gemm_nn_bf16", shape)
+    said = f"rows begin at multiples of {told} bytes: those that do not fill lines of"
+    assert ("rows begin" in as_text(one)) is (told is not None)
+    assert told is None or said in " ".join(as_text(one).split())
+
+
 def test_outputs_in_the_docs_are_real(
     capsys, monkeypatch, request: pytest.FixtureRequest
 ) -> None:

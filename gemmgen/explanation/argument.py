@@ -19,7 +19,7 @@ from gemmgen.cost.resources import (
     shared_memory,
     threads,
 )
-from gemmgen.cost.time import Estimate, compulsory, estimate, planned_for
+from gemmgen.cost.time import Estimate, compulsory, estimate, planned_for, row_starts
 from gemmgen.explanation.facts import (
     Argument,
     Block,
@@ -92,12 +92,15 @@ def argue(
 
 def _block(case: Case, cost: Estimate) -> Block:
     each, target = cost.each, case.target
+    matrices = (one.name for one in case.plan.contraction.inputs)
+    starts = row_starts(case.shape.sizes, case.plan.product)
     return Block(
         unit=instruction(case.tile, case.plan.product, target),
         flops=each.flops,
         flops_per_clock=target.flops_per_clock[case.plan.product.kind],
         moved=each.moved,
         loaded=each.loaded,
+        row_starts=dict(zip(matrices, starts, strict=False)),
         unit_seconds=each.unit,
         prepared=each.prepared,
         shared_seconds=each.shared,

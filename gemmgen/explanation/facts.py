@@ -58,7 +58,8 @@ class Block:
     """A K block on an SM: how long it keeps each part busy, and which of them limits.
 
     `flops` run on `unit`, `moved` bytes pass shared memory, `loaded` ones leave L2.
-    `prepared` is what registers do before the unit can start.
+    `prepared` is what registers do before the unit can start. `row_starts` has of each
+    matrix how many bytes its rows begin at multiples of, up to those of a line.
     """
 
     unit: str
@@ -66,6 +67,7 @@ class Block:
     flops_per_clock: int
     moved: int
     loaded: int
+    row_starts: Mapping[str, int]
     unit_seconds: float
     prepared: float
     shared_seconds: float

@@ -3,14 +3,11 @@
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from gemmgen.base.text_table import table
-from gemmgen.explanation.facts import Argument, Depth, Stages, TableRow
+from gemmgen.explanation.facts import Argument, TableRow
+from gemmgen.explanation.stages_text import stages_text
+from gemmgen.explanation.words import TIED, aligned, us
 
 _WIDTH = 88
-_TIED = "\u00a0"
-"""A space at which no line breaks: between a number and its unit, inside tables."""
-
-_LIMITS = {"unit": "the unit", "shared": "shared memory", "l2": "L2"}
 
 
 def as_text(told: Argument) -> str:
@@ -20,7 +17,7 @@ def as_text(told: Argument) -> str:
         f"({told.sources.gpu})\ntile: {told.choice.tile} (m x n x k, stages, warps)",
         _section("table row", _row(told)),
         _section("schedules", _schedules(told)),
-        _section("stages", _stages(told)),
+        _section("stages", stages_text(told)),
         _section("shared memory and occupancy", _occupancy(told)),
         _section("waves", _waves(told)),
         _section("roofline", _roofline(told)),
@@ -40,12 +37,7 @@ def _section(title: str, lines: Iterable[str]) -> str:
             break_long_words=False, break_on_hyphens=False,
         )
     ]  # fmt: skip
-    return "\n".join([title, *wrapped]).replace(_TIED, " ")
-
-
-def _aligned(rows: list[dict[str, str]]) -> list[str]:
-    """The lines of a table, which are not wrapped."""
-    return [line.replace(" ", _TIED) for line in table(rows).splitlines()]
+    return "\n".join([title, *wrapped]).replace(TIED, " ")
 
 
 def _row(told: Argument) -> Iterator[str]:
@@ -76,110 +68,9 @@ def _schedules(told: Argument) -> Iterator[str]:
         if offer.why_not:
             yield f"{offer.schedule}: no, {offer.why_not}"
         else:
-            timed = f", {_us(offer.measured)} measured" if offer.measured else ""
-            guess = f"{_us(offer.seconds or 0.0)} predicted"
+            timed = f", {us(offer.measured)} measured" if offer.measured else ""
+            guess = f"{us(offer.seconds or 0.0)} predicted"
             yield f"{offer.schedule}: {offer.tile}, {guess}{timed}"
-
-
-def _stages(told: Argument) -> Iterator[str]:
-    stages, block = told.stages, told.block
-    yield f"a load's data arrive {_ns(stages.latency)} after it is issued"
-    yield f"a K block takes an SM {_ns(block.seconds)}; {_LIMITS[block.limit]} limits:"
-    yield from _aligned(list(_block(told)))
-    if len(stages.depths) == 1:
-        yield "gemv has no ring: programs beside each other hide the latency"
-        return
-    yield from _depth_needed(stages, block.seconds, block.unit)
-    yield from _cap(told)
-    yield from _aligned([_depth(depth, stages) for depth in stages.depths])
-
-
-def _block(told: Argument) -> Iterator[dict[str, str]]:
-    block, rates = told.block, told.sources.rates
-    clock = f"{block.flops_per_clock} a clock, {rates['clock'] / 1e9:.2f} GHz"
-    reads = " and their loads" if block.unit == "fma" else ""
-    yield {
-        "part": block.unit,
-        "time": _ns(block.unit_seconds),
-        "work": f"{block.flops:,} FLOP{reads} at {clock}",
-    }
-    if block.prepared:
-        yield {
-            "part": "registers",
-            "time": _ns(block.prepared),
-            "work": "operands made ready before the unit can start",
-        }
-    yield {
-        "part": "shared memory",
-        "time": _ns(block.shared_seconds),
-        "work": f"{block.moved:,} bytes written and read, 128 a clock",
-    }
-    yield {
-        "part": "L2",
-        "time": _ns(block.l2_seconds),
-        "work": f"{block.loaded:,} bytes of A and B, this SM's share of L2",
-    }
-
-
-def _depth_needed(stages: Stages, seconds: float, unit: str) -> Iterator[str]:
-    if stages.planned != stages.latency:
-        yield (
-            f"stages are sized for {_ns(stages.planned)}: such tiles read from memory "
-            "as fast as it goes, which makes loads late"
-        )
-    block = _ns(seconds)
-    if stages.together > 1:
-        block = f"({block} x {stages.together} programs)"
-    stays = "every stage" if stages.needed == stages.needed_stages else "all but one"
-    yield (
-        f"ring: ceil({_ns(stages.planned)} / {block}) + 1 = "
-        f"{stages.needed} K blocks hide it"
-    )
-    yield (
-        f"{unit} has {stays} in the ring: {stages.needed_stages} stages hide it, the "
-        f"tile has {stages.stages}"
-    )
-    if stages.ahead == 0 and stages.ring > 1:
-        yield (
-            "but rows are not aligned: pointers load each element into registers, and "
-            "nothing is on its way while a block is multiplied"
-        )
-    elif not stages.hidden:
-        yield "not hidden: the unit waits for loads in every K block"
-
-
-def _cap(told: Argument) -> Iterator[str]:
-    room, stages = told.occupancy, told.stages
-    capped = room.next_stage > room.limit
-    yield (
-        f"{stages.stages + 1} stages take {room.next_stage:,} bytes of shared memory, "
-        f"of {room.limit:,}: {'they do not fit' if capped else 'they would fit'}"
-    )
-    best = min(
-        (depth for depth in stages.depths if depth.fits),
-        key=lambda depth: depth.seconds,
-    )
-    mine = next(depth for depth in stages.depths if depth.stages == stages.stages)
-    if mine.seconds > 1.005 * best.seconds:
-        gain = mine.seconds / best.seconds - 1
-        yield (
-            f"{best.stages} would be faster here, by {gain:.1%}: stages are chosen for "
-            "a class of shapes, or by the spec"
-        )
-    elif not capped:
-        bound = (
-            ": memory binds, not the loop" if told.prediction.binds != "loop" else ""
-        )
-        yield f"more gain nothing here{bound}"
-
-
-def _depth(one: Depth, stages: Stages) -> dict[str, str]:
-    return {
-        "stages": f"{one.stages}{' *' if one.stages == stages.stages else ''}",
-        "bytes": f"{one.shared_memory:,}",
-        "programs an SM": str(one.resident) if one.fits else "",
-        "predicted": _us(one.seconds) if one.fits else "does not fit",
-    }
 
 
 def _occupancy(told: Argument) -> Iterator[str]:
@@ -218,10 +109,10 @@ def _roofline(told: Argument) -> Iterator[str]:
         f"{roof.flops / 1e9:,.1f} GFLOP, {roof.bytes / 1e6:,.1f} MB that must be "
         f"moved: {roof.intensity:,.0f} FLOP a byte, ridge at {roof.ridge:,.0f}"
     )
-    yield f"{roof.kind}: {roof.peak / 1e12:,.0f} TFLOP/s, {_us(roof.compute_seconds)}"
-    yield f"memory: {roof.bandwidth / 1e12:.2f} TB/s, {_us(roof.memory_seconds)}"
+    yield f"{roof.kind}: {roof.peak / 1e12:,.0f} TFLOP/s, {us(roof.compute_seconds)}"
+    yield f"memory: {roof.bandwidth / 1e12:.2f} TB/s, {us(roof.memory_seconds)}"
     bound = "multiplying" if roof.binds == "compute" else "memory"
-    yield f"{bound} binds: no less than {_us(roof.seconds)}"
+    yield f"{bound} binds: no less than {us(roof.seconds)}"
     yield (
         f"tiles load {roof.l2_traffic / 1e6:,.0f} MB through L2, memory moves "
         f"{roof.traffic / 1e6:,.0f} MB"
@@ -231,19 +122,19 @@ def _roofline(told: Argument) -> Iterator[str]:
 def _prediction(told: Argument) -> Iterator[str]:
     guess = told.prediction
     yield (
-        f"launch {_us(guess.launch)} + outside the loop {_us(guess.outside)} + "
-        f"max(loop {_us(guess.loop)}, memory {_us(guess.memory)})"
+        f"launch {us(guess.launch)} + outside the loop {us(guess.outside)} + "
+        f"max(loop {us(guess.loop)}, memory {us(guess.memory)})"
     )
     bound = "the K loop" if guess.binds == "loop" else "memory"
     yield (
-        f"= {_us(guess.seconds)}: {guess.flops_per_second / 1e12:,.0f} TFLOP/s, "
+        f"= {us(guess.seconds)}: {guess.flops_per_second / 1e12:,.0f} TFLOP/s, "
         f"{guess.share:.1%} of the roofline; {bound} binds"
     )
     if guess.by_costs is not None:
-        yield f"by its costs, which launchers choose by: {_us(guess.by_costs)}"
+        yield f"by its costs, which launchers choose by: {us(guess.by_costs)}"
     if guess.measured is not None:
         yield (
-            f"measured: {_us(guess.measured)}, "
+            f"measured: {us(guess.measured)}, "
             f"{guess.measured / guess.seconds:.2f} of the prediction"
         )
 
@@ -251,13 +142,13 @@ def _prediction(told: Argument) -> Iterator[str]:
 def _alternatives(told: Argument) -> Iterator[str]:
     chosen = next(candidate for candidate in told.candidates if candidate.chosen)
     fastest = told.candidates[0].seconds
-    yield from _aligned(
+    yield from aligned(
         [
             {
                 "tile": f"{candidate.tile}{' *' if candidate.chosen else ''}",
-                "predicted": _us(candidate.seconds),
+                "predicted": us(candidate.seconds),
                 "to the best": f"{candidate.seconds / fastest:.2f}",
-                "measured": _us(candidate.measured) if candidate.measured else "",
+                "measured": us(candidate.measured) if candidate.measured else "",
             }
             for candidate in told.candidates
         ]
@@ -278,23 +169,14 @@ def _sources(told: Argument) -> Iterator[str]:
     rates, sources = told.sources.rates, told.sources
     yield (
         f"predicted times: gemmgen/cost/time.py with the rates of the {sources.gpu} "
-        f"({sources.rates_from}): clock {rates['clock'] / 1e9:.2f}{_TIED}GHz, "
-        f"L2 {rates['l2_bandwidth'] / 1e12:.1f}{_TIED}TB/s, "
-        f"memory {rates['memory_bandwidth'] / 1e12:.2f}{_TIED}TB/s, "
-        f"latency {_us(rates['latency'])}, launch {_us(rates['launch'])}, "
-        f"a tile outside its loop {_us(rates['tile'])}"
+        f"({sources.rates_from}): clock {rates['clock'] / 1e9:.2f}{TIED}GHz, "
+        f"L2 {rates['l2_bandwidth'] / 1e12:.1f}{TIED}TB/s, "
+        f"memory {rates['memory_bandwidth'] / 1e12:.2f}{TIED}TB/s, "
+        f"latency {us(rates['latency'])}, launch {us(rates['launch'])}, "
+        f"a tile outside its loop {us(rates['tile'])}"
     )
     if sources.tuning is None:
         yield f"measured times: none, no tuning file has the kernel on {told.target}"
     else:
         here = "" if sources.measured_here else "; this shape was not timed"
         yield f"measured times: {sources.tuning}{here}"
-
-
-def _us(seconds: float) -> str:
-    micro = 1e6 * seconds
-    return f"{micro:,.1f}{_TIED}µs" if micro >= 10 else f"{micro:.2f}{_TIED}µs"
-
-
-def _ns(seconds: float) -> str:
-    return f"{1e9 * seconds:,.0f}{_TIED}ns"
