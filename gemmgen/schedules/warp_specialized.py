@@ -40,7 +40,7 @@ _Sides = tuple[int, int, int]
 """m, n, warps."""
 
 _COMPOSED = {
-    (64, 4): (64, 72, 96, 104, 136, 160, 208),
+    (64, 4): (64, 72, 96, 104, 136),
     (128, 4): (96, 160),
     (128, 8): (72, 96, 104, 136, 160, 192, 200, 208, 224),
     (192, 12): (72, 88, 96, 136, 144, 160, 192, 200, 208, 224, 256),
@@ -49,8 +49,7 @@ _COMPOSED = {
 """Rows of tiles by their columns and warps: what won some of 129 shapes of models, of
 72 to 2200 rows, against tiles of 64, 128 and 256 (bf16 NT, H200); and 96 and 160 of
 four warps, 160, 208 and 224 beside, tried since buffers of results are smaller, 96
-and 144 x 256 since loops of such tiles go in steps; 160 and 208 x 64, since large pieces
-beside few columns are the fastest where they fill one wave (400x4096x4096)."""
+and 144 x 256 since loops of such tiles go in steps."""
 _OF_ROWS = {
     (64, 4): (72, 80, 96, 144, 160, 208),
     (128, 8): (72, 80, 96, 136, 144, 160, 200, 208, 224),
