@@ -26,10 +26,12 @@ from gemmgen.select.tuned.decision_list import ANY, Rule
 from gemmgen.select.tuned.tile_text import parse_tile
 from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.parse import read
+from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.fitting import costs as tuning_costs
 from gemmgen.tuning.fitting.choice import Choice
 from gemmgen.tuning.fitting.costs import LEAST, costs_of, kinds
 from gemmgen.tuning.fitting.fit import Sample, fitted
+from gemmgen.tuning.measured_table import with_unaligned
 from gemmgen.tuning.trials.spread import spread
 from gemmgen.yaml.reader import load as load_yaml
 
@@ -55,6 +57,9 @@ COSTS = Costs(
         )
     },
 )
+FEW_ROWS = parse_tile("split_k 16x32x128 k2fill s4 w4")
+ALL_ROWS = parse_tile("tiled 64x128x64 s3 w8")
+UNALIGNED = (Rule((32, ANY, ANY), FEW_ROWS), Rule((ANY, ANY, ANY), ALL_ROWS))
 SPEC = """\
 gemmgen: 1
 targets: [sm_90]
@@ -261,6 +266,39 @@ def test_a_table_takes_what_is_known_of_its_kind() -> None:
         assert not any(row.timed for row in one(SPEC, other, {"bf16": COSTS}).rows)
 
 
+def test_rows_for_tensors_without_descriptors_are_those_of_the_layout() -> None:
+    """Behind tiles with costs: all that calls can reach, of schedules that serve."""
+    for layout, told in (("NT", True), ("NN", False)):
+        costs = replace(COSTS, unaligned={layout: UNALIGNED})
+        rows = one(SPEC, "plain", {"bf16": costs}).rows
+        behind = [row for row in rows if row.architecture == 90 and not row.timed]
+        mine = [row for row in behind if row.tile in (FEW_ROWS, ALL_ROWS)]
+        assert [(row.m, row.tile) for row in mine] == [
+            *([(32, FEW_ROWS), (None, ALL_ROWS)] if told else [])
+        ]
+        assert not told or behind[-2:] == mine
+    tiled = SPEC.replace("16\n", "16\n    schedule: [tma, tiled]\n", 2)
+    there = one(tiled, "plain", {"bf16": replace(COSTS, unaligned={"NT": UNALIGNED})})
+    assert FEW_ROWS not in [row.tile for row in there.rows]
+
+
+def test_rules_for_tensors_without_descriptors_come_from_their_times() -> None:
+    """Of the first kernel of a layout that has such; costs of other kinds have none."""
+    plan = one(SPEC, "plain")
+    odd = {Shape(m, 2047, 1023): {FEW_ROWS: m * 1e-6, ALL_ROWS: 9e-5} for m in (8, 400)}
+    described = {shape: {tile: 1e-5 for tile in COSTS.tiles} for shape in spread(40)}
+    timed = Measured((), (), {**odd, **described})
+    tuning = Tuning("", "sm_90", {}, {"plain": timed}, None, {"bf16": COSTS})
+    found = with_unaligned(tuning, [plan], H200).costs["bf16"].unaligned
+    assert list(found) == ["NT"]
+    rules = found["NT"]
+    assert rules[0].tile == FEW_ROWS and rules[0].limits[0] < 400
+    assert rules[-1] == Rule((ANY, ANY, ANY), ALL_ROWS)
+    assert with_unaligned(replace(tuning, costs={}), [plan], H200).costs == {}
+    only = replace(tuning, kernels={"plain": replace(timed, times=described)})
+    assert with_unaligned(only, [plan], H200).costs["bf16"].unaligned == {}
+
+
 def test_a_loop_that_waits_for_operands_is_left_out() -> None:
     """A persistent tile that reads a residual by pointers: 1.7 times as slow (H200)."""
     loop = parse_tile("persistent 128x128x64 s4 w8")
@@ -282,11 +320,12 @@ def test_every_kernel_of_the_project_fits_its_tiles() -> None:
 
 
 def test_a_file_keeps_costs(tmp_path: Path) -> None:
-    tuning = Tuning("NVIDIA H200", "sm_90", {}, {}, None, {"bf16": COSTS})
+    costs = replace(COSTS, unaligned={"NT": UNALIGNED, "TN": UNALIGNED[1:]})
+    tuning = Tuning("NVIDIA H200", "sm_90", {}, {}, None, {"bf16": costs})
     path = tmp_path / "nvidia_h200.yaml"
     path.write_text(tuning.as_text())
     found = tuning_file.read(path).costs["bf16"]
-    assert found.tiles == COSTS.tiles
+    assert found.tiles == COSTS.tiles and found.unaligned == costs.unaligned
     assert found.rates[2:] == RATES[2:]
 
 
@@ -301,10 +340,13 @@ def test_a_file_keeps_costs(tmp_path: Path) -> None:
         ("[0.22, 1.9, 3.4, 6e-05]", "0.22", "costs are a list of 4 numbers: block, "),
         ("0.22, 1.9", "0.22, -1.9", "once must be a number above zero"),
         ("tma 16x64x256 kfill", "tma 17x64x256 kfill", "17x64x256"),
+        ("      NT:", "      NX:", "'NX' is no layout (one of: NN, NT, TN, TT)"),
+        ("{M: 32", "{M: 0", "M must be a whole number from 1 to"),
     ],
 )
 def test_what_is_wrong_with_costs_is_said(old: str, new: str, says: str) -> None:
-    text = "\n".join(["costs:", *costs_text({"bf16": COSTS})]) + "\n"
+    costs = replace(COSTS, unaligned={"NT": UNALIGNED})
+    text = "\n".join(["costs:", *costs_text({"bf16": costs})]) + "\n"
     assert old in text
     mistakes = Mistakes()
     root = load_yaml(text.replace(old, new).encode(), "tuning.yaml", mistakes)

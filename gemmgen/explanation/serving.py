@@ -131,6 +131,8 @@ class Case:
             return f"timed on {self.tuning.gpu}"
         if table and row in table.costs:
             return f"the least predicted time of {len(table.costs)} tiles with costs"
+        if table and row in table.unaligned:
+            return "timed, of another kernel of its layout with such tensors"
         tiles = len(table.tiles) if table else 0
         whose = "" if self.plan.tiles_text == AUTO else ", some of them from the spec"
         return f"the model, among {tiles} tiles{whose}; nothing was timed"

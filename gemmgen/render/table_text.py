@@ -28,8 +28,8 @@ class TableText:
     def doc(self) -> str:
         """How a call finds its row, and who chose them."""
         costs = (
-            "Of those with rates it takes the one that they predict to be the fastest, "
-            "from microseconds for a block of K, a tile and a launch."
+            "Of rows with rates it takes the one whose predicted time, in "
+            "microseconds, is the least."
         )
         full = "One that asks for FULL waves takes sizes whose tiles keep all SMs busy."
         standing = "One with from_m stands for tiles of so many rows up to m."
@@ -38,7 +38,7 @@ class TableText:
             *([layers] if any(row.pin for row in self.plan.rows) else []),
             *([costs] if self.timed else []),
             *([standing] if any(row.tile.from_m for row in self.plan.rows) else []),
-            "GPUs that do not have a tile's bytes of shared memory pass it over.",
+            "GPUs without a tile's bytes of shared memory pass it over.",
             *([full] if self.full else []),
             f"{self.plan.chosen_by}.",
         ]

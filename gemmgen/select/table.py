@@ -125,7 +125,9 @@ class Table:
             leading = narrow if self.costs else one_column
             before = leading(self.tiles, product, self.gpu)
             rows = (*(row(self.gpu, rule) for rule in before), *rows)
-        rows += self.unaligned
+        rows += tuple(
+            row for row in self.unaligned if self.measured or not _taken(row, rows)
+        )
         if not (rows and _serves_all(rows[-1])):
             rows += self.modelled(product, rest=bool(rows))
         if self.last:
@@ -157,6 +159,18 @@ def joined(tables: Sequence[Table], product: Product) -> tuple[Row, ...]:
         shared += 1
     first = parts[-1][:shared] if parts else ()
     return (*first, *(row for part in parts for row in part[shared:]))
+
+
+def _taken(row: Row, before: Sequence[Row]) -> bool:
+    """Whether a row before it that no tensor passes over takes all its calls."""
+    return any(
+        not (schedule_of(one.tile).described or one.full or one.pin)
+        and all(
+            most is None or (least is not None and least <= most)
+            for least, most in zip(row.limits, one.limits, strict=True)
+        )
+        for one in before
+    )
 
 
 def _serves_all(row: Row) -> bool:

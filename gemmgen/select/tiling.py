@@ -33,8 +33,8 @@ def choose(
 ) -> tuple[tuple[Table, ...], tuple[Tile, ...]]:
     """The dispatch tables, newest architecture first, or runtime configurations.
 
-    `tuned` holds what was measured of the kernel, by target, `costs` what was of others
-    of its kind: its layers, then costs, or else its rules, decide where tiles are free.
+    `tuned` has what was measured of the kernel, by target, `costs` of its kind: its
+    layers, then costs, or else its rules, decide where tiles are free.
     Raises `SpecErrors` with every tile that a target cannot run.
     """
     if spec.autotune:
@@ -46,19 +46,18 @@ def choose(
     if errors:
         raise SpecErrors(errors)
     tables: list[Table] = []
-    oldest = min(targets, key=lambda target: target.architecture)
-    for target in sorted(targets, key=lambda target: -target.architecture):
+    *_, oldest = newest_first = sorted(targets, key=lambda one: -one.architecture)
+    for target in newest_first:
         measured, costs_here = tuned.get(target.name), costs.get(target.name)
         rules, unaligned, layers = _measured_rows(spec, measured, product, target)
+        costed, rest = _costed_rows(spec, costs_here, epilogue, product, target)
         tables.append(
             Table(
-                target.name,
-                target.rates,
-                rules,
+                *(target.name, target.rates, rules),
                 tuple(_offered(spec, listed[target], epilogue, product, target)),
                 target is oldest,
-                unaligned,
-                _rows_with_costs(spec, costs_here, epilogue, product, target),
+                unaligned + rest,
+                costed,
                 layers,
             )
         )
@@ -108,24 +107,40 @@ def _measured_rows(
     return tuple(tuple(filter(kept, each)) for each in rows)
 
 
-def _rows_with_costs(
+def _costed_rows(
     spec: KernelSpec,
     costs: Costs | None,
     epilogue: Epilogue,
     product: Product,
     target: Target,
-) -> tuple[Row, ...]:
-    """Rows of the first tiles whose costs are known that this kernel can have."""
+) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Rows of the first tiles whose costs are known that this kernel can have.
+
+    And those that its layout has for tensors that no descriptor can describe.
+    """
     if costs is None:
-        return ()
-    sm, usable = target.architecture, serving(spec, product, target)
-    served = (timed for timed in costs.tiles if timed.schedule in usable)
+        return (), ()
+    usable = serving(spec, product, target)
+
+    def served(timed: Tile) -> Tile | None:
+        if timed.schedule not in usable:
+            return None
+        return with_costs_of(timed, product, epilogue.live_tiles, target)
+
     found = (
-        Row(sm, None, None, tile, timed=costs.timed(tile, product, target, timed))
-        for timed in served
-        if (tile := with_costs_of(timed, product, epilogue.live_tiles, target))
+        Row(
+            *(target.architecture, None, None, tile),
+            timed=costs.timed(tile, product, target, timed),
+        )
+        for timed in costs.tiles
+        if (tile := served(timed))
     )
-    return tuple(islice(found, MOST))
+    rest = (
+        replace(rule, tile=tile)
+        for rule in costs.unaligned.get(spec.layout, ())
+        if (tile := served(rule.tile))
+    )
+    return tuple(islice(found, MOST)), tuple(row(target, rule) for rule in rest)
 
 
 def with_costs_of(

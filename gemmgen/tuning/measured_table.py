@@ -5,7 +5,8 @@ at the measured shapes near it.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from gemmgen.cost.resources import spills
@@ -21,8 +22,9 @@ from gemmgen.select.model_table import (
     sampled,
 )
 from gemmgen.select.plan import Plan
+from gemmgen.select.tuned.costs import costed_as
 from gemmgen.select.tuned.decision_list import ANY, Grid, Point, Rule, decide
-from gemmgen.select.tuned.tuning_file import Times
+from gemmgen.select.tuned.tuning_file import Times, Tuning
 from gemmgen.select.waves import with_full_waves
 from gemmgen.spec.shapes import Shape
 
@@ -33,6 +35,9 @@ GRID = Grid(
 )
 _PRICE = 1.0
 """What a row must save, in times of a class."""
+_SHARED_PRICE = 4.0
+"""The same of rows that all kernels of a layout have: so few lose no more at what was
+timed (15 shapes, 9 rows where it were 11)."""
 _LEAST_GAIN = 0.02
 """What a row for full waves must save, in times of a measured shape."""
 _WEIGHT = 40.0
@@ -81,10 +86,29 @@ def rules_for(
     return rules, reached([*rules, *others])[len(rules) :]
 
 
-def unaligned_rules(plan: Plan, target: Target, times: Times) -> list[Rule]:
+def with_unaligned(tuning: Tuning, plans: Iterable[Plan], target: Target) -> Tuning:
+    """The file with rules for tensors that no descriptor can describe, by layout.
+
+    Costs have them, for all kernels of their kind. Of several kernels of a layout the
+    first with times of such tensors makes them.
+    """
+    costs = dict(tuning.costs)
+    for plan in plans:
+        kind = costed_as(plan.product)
+        if kind in costs and plan.name in tuning.kernels:
+            times = tuning.kernels[plan.name].spread
+            if rules := _unaligned_rules(plan, target, times):
+                known = {plan.layout: tuple(rules), **costs[kind].unaligned}
+                costs[kind] = replace(costs[kind], unaligned=known)
+    return replace(tuning, costs=costs)
+
+
+def _unaligned_rules(plan: Plan, target: Target, times: Times) -> list[Rule]:
     """The table for tensors that no descriptor can describe alone."""
     rest = _undescribed(times)
-    return reached(_decided(rest, plan, target, ROUGH, aligned=False))
+    return reached(
+        _decided(rest, plan, target, ROUGH, aligned=False, price=_SHARED_PRICE)
+    )
 
 
 def _undescribed(times: Times) -> Times:
@@ -104,6 +128,7 @@ def _decided(
     *,
     aligned: bool,
     beside: Times = MappingProxyType({}),
+    price: float = _PRICE,
 ) -> list[Rule]:
     """The rules over all classes and the measured shapes.
 
@@ -125,7 +150,7 @@ def _decided(
         known = {tile: each[tile] for tile in tiles if tile in each}
         points += [Point(shape.sizes, known, _WEIGHT)] if known else []
     points += _passing(beside, tiles)
-    return with_full_waves(decide(points, grid, _PRICE), times, target, _LEAST_GAIN)
+    return with_full_waves(decide(points, grid, price), times, target, _LEAST_GAIN)
 
 
 def _passing(times: Times, tiles: Sequence[Tile]) -> Iterator[Point]:

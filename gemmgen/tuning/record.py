@@ -9,7 +9,7 @@ from gemmgen.hardware.targets import Target
 from gemmgen.select.plan import Plan
 from gemmgen.select.tuned.layers import Layers
 from gemmgen.select.tuned.tuning_file import Measured, Times, Tuning
-from gemmgen.tuning.measured_table import rules_for, unaligned_rules
+from gemmgen.tuning.measured_table import rules_for
 
 
 def measured(
@@ -17,13 +17,11 @@ def measured(
 ) -> Measured:
     """The times of a kernel with the rules that follow from them, but for its layers'.
 
-    With `costs` of its tiles there are rules for tensors alone that no descriptor can
-    describe.
+    With `costs` of its tiles there are none: its kind has what follows.
     """
     found = Measured((), (), dict(times), layers)
     if costs:
-        rules = unaligned_rules(plan, target, found.spread)
-        return replace(found, unaligned=tuple(rules))
+        return found
     described, plain = rules_for(plan, target, found.spread)
     return replace(found, rules=tuple(described), unaligned=tuple(plain))
 

@@ -26,6 +26,7 @@ from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.fitting.costs import kinds, with_costs
 from gemmgen.tuning.growing import Growing
 from gemmgen.tuning.layers import ladder, with_pins
+from gemmgen.tuning.measured_table import with_unaligned
 from gemmgen.tuning.record import measured, rewrite
 from gemmgen.tuning.team import Found, Team, gathered
 from gemmgen.tuning.trials.trial import Trial
@@ -78,7 +79,7 @@ def tune(
             on_planned(len(file.missing))
         _lead(team, trials, file, on_left_out)
         tuning = with_costs(file.tuning, plans, target, on_fitted)
-        _settle(path, tuning, specs, on_fitted)
+        _settle(path, with_unaligned(tuning, plans.values(), target), specs, on_fitted)
     return path
 
 

@@ -1,7 +1,7 @@
 """What tiles cost on a GPU, and how tuning files have it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from typing import NamedTuple
 
 from gemmgen.base.errors import Mistakes, one_of
@@ -10,9 +10,12 @@ from gemmgen.cost.time import Sizes, row_starts
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Product, Rates, Tile
+from gemmgen.select.tuned.decision_list import Rule
+from gemmgen.select.tuned.rules_text import read_rules, rules_text
 from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.select.tuned.tuning_values import check_keys, entries, positive, tile_of
 from gemmgen.tables.dtypes import MMAS
+from gemmgen.tables.layouts import LAYOUTS
 from gemmgen.yaml.tree import Node
 
 MOST = 16
@@ -76,10 +79,14 @@ class Timed(NamedTuple):
 
 @dataclass(frozen=True)
 class Costs:
-    """What was fitted for a kind of product: rates of the GPU, and costs of tiles."""
+    """What was fitted for a kind of product: rates of the GPU, and costs of tiles.
+
+    `unaligned` are rules, by layout, for tensors that no descriptor can describe.
+    """
 
     rates: Rates
     tiles: Mapping[Tile, Cost]
+    unaligned: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
 
     def timed(
         self, tile: Tile, product: Product, target: Target, as_: Tile | None = None
@@ -144,6 +151,11 @@ def costs_text(costs: Mapping[str, Costs]) -> Iterator[str]:
         for tile, cost in each.tiles.items():
             numbers = ", ".join(f"{number:.4g}" for number in astuple(cost))
             yield f"      {format_tile(tile)}: [{numbers}]"
+        if each.unaligned:
+            yield "    unaligned:"
+        for layout, rules in each.unaligned.items():
+            yield f"      {layout}:"
+            yield from (f"        {line}" for line in rules_text(rules))
 
 
 def read_costs(node: Node, mistakes: Mistakes) -> dict[str, Costs]:
@@ -153,7 +165,7 @@ def read_costs(node: Node, mistakes: Mistakes) -> dict[str, Costs]:
         if kind not in _KINDS:
             said = f"{kind!r} is no kind of product " + one_of(_KINDS)
             mistakes.add(node.keys[kind], said)
-        if not check_keys(each, ("rates", "tiles"), mistakes):
+        if not check_keys(each, ("rates", "tiles", "unaligned"), mistakes):
             continue
         rates = each.at("rates")
         check_keys(rates, _RATES, mistakes)
@@ -164,8 +176,19 @@ def read_costs(node: Node, mistakes: Mistakes) -> dict[str, Costs]:
             continue
         numbers = [positive(rates.at(name), name, mistakes) for name in _RATES]
         tiles = dict(_costs_of(each.at("tiles"), mistakes))
-        found[kind] = Costs(Rates(0, 0, *numbers), tiles)
+        unaligned = dict(_unaligned_of(each.at("unaligned"), mistakes))
+        found[kind] = Costs(Rates(0, 0, *numbers), tiles, unaligned)
     return found
+
+
+def _unaligned_of(
+    node: Node, mistakes: Mistakes
+) -> Iterator[tuple[str, tuple[Rule, ...]]]:
+    for layout, each in entries(node, "unaligned", mistakes):
+        if layout not in LAYOUTS:
+            said = f"{layout!r} is no layout " + one_of(LAYOUTS)
+            mistakes.add(node.keys[layout], said)
+        yield layout, tuple(rule for rule, _ in read_rules(each, mistakes))
 
 
 def _costs_of(node: Node, mistakes: Mistakes) -> Iterator[tuple[Tile, Cost]]:

@@ -25,6 +25,7 @@ from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.tuned.costs import Costs, costs_text, read_costs
 from gemmgen.select.tuned.decision_list import ANY, Rule
 from gemmgen.select.tuned.layers import Layers, layers_text, read_layers
+from gemmgen.select.tuned.rules_text import read_rules, rules_text
 from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.select.tuned.tuning_values import (
     check_keys,
@@ -42,7 +43,6 @@ FOLDER = "tuning"
 _VERSION = 1
 _KEYS = ("gemmgen-tuning", "gpu", "target", "made", "rates", "costs", "kernels")
 _MEASURED = ("rules", "unaligned", "layers", "microseconds")
-_SIZES = ("M", "N", "K")
 Times = Mapping[Shape, Mapping[Tile, float]]
 """Seconds by shape and tile."""
 
@@ -126,7 +126,7 @@ class Tuning:
                 ("unaligned", measured.unaligned),
             ):
                 lines.append(f"    {key}:")
-                lines += [f"      - {_rule_text(rule)}" for rule in rules]
+                lines += [f"      {line}" for line in rules_text(rules)]
             if measured.layers:
                 lines += ["    layers:", *layers_text(measured.layers)]
             lines.append("    microseconds:")
@@ -143,13 +143,6 @@ class Tuning:
 def _text(value: str) -> str:
     """A text in quotes, as YAML has them."""
     return "'" + value.replace("'", "''") + "'"
-
-
-def _rule_text(rule: Rule) -> str:
-    limits = zip(_SIZES, rule.limits, strict=True)
-    parts = [f"{size}: {int(most)}" for size, most in limits if most != ANY]
-    waves = ["waves: full"] if rule.full else []
-    return "{" + ", ".join([*parts, *waves, f"tile: {format_tile(rule.tile)}"]) + "}"
 
 
 def beside(spec: Path) -> list[Path]:
@@ -213,8 +206,8 @@ def read(path: Path) -> Tuning:
 
 def _measured(node: Node, mistakes: Mistakes) -> Measured:
     """One kernel's entry."""
-    rules = list(_rules(node.at("rules"), mistakes))
-    unaligned = list(_rules(node.at("unaligned"), mistakes))
+    rules = list(read_rules(node.at("rules"), mistakes))
+    unaligned = list(read_rules(node.at("unaligned"), mistakes))
     return Measured(
         tuple(rule for rule, _ in rules),
         tuple(rule for rule, _ in unaligned),
@@ -238,38 +231,6 @@ def _rates(node: Node, mistakes: Mistakes) -> Rates | None:
     if node.value is None or not check_keys(node, names, mistakes):
         return None
     return Rates(**{name: positive(node.at(name), name, mistakes) for name in names})
-
-
-def _rules(node: Node, mistakes: Mistakes) -> Iterator[tuple[Rule, Location]]:
-    if not isinstance(node.value, list) and node.value not in (None, UNKNOWN):
-        mistakes.add(
-            node.location, f"rules are a list, not {describe_value(node.value)}"
-        )
-    for item in node.items:
-        if not check_keys(item, (*_SIZES, "waves", "tile"), mistakes):
-            continue
-        limits = [_limit(item.child(size), size, mistakes) for size in _SIZES]
-        text = item.at("tile")
-        tile = tile_of(text.value, text.location, mistakes)
-        waves = item.child("waves")
-        if waves is not None and waves.value != "full":
-            said = f"waves must be full, not {describe_value(waves.value)}"
-            mistakes.add(waves.location, said)
-        if tile:
-            rule = Rule((limits[0], limits[1], limits[2]), tile, waves is not None)
-            yield rule, text.location
-
-
-def _limit(node: Node | None, size: str, mistakes: Mistakes) -> float:
-    if node is None:
-        return ANY
-    found = number(node)
-    if isinstance(found, int) and 1 <= found <= shapes.LARGEST:
-        return found
-    if node.value is not UNKNOWN:
-        said = f"{size} must be a whole number from 1 to {shapes.LARGEST}"
-        mistakes.add(node.location, f"{said}, not {describe_value(node.value)}")
-    return ANY
 
 
 def _shapes(node: Node, mistakes: Mistakes) -> Iterator[tuple[Shape, Node]]:
