@@ -114,7 +114,7 @@ def block_cost(
     if min(starts) < SECTOR:
         loaded = round(loaded * (1 + SECTOR / line))
     bandwidth = rates.l2_bandwidth * (_IN_STEP if joint else 1)
-    cut_rows = 0.0 if schedule.memory_bound else _served(tile, product, starts)
+    served = 0.0 if schedule.memory_bound else _served(tile, product, starts)
     width = math.gcd(_WHOLE, *(start // product.bytes for start in starts))
     if schedule.described or schedule.memory_bound:
         width = _WHOLE
@@ -122,8 +122,7 @@ def block_cost(
         unit / rates.clock,
         _preparing(tile, product, target, width, unit / rates.clock),
         moved / _SHARED_BYTES_PER_CLOCK / rates.clock,
-        max(loaded / bandwidth, cut_rows / (_IN_STEP * rates.l2_bandwidth))
-        * target.sms,
+        max(loaded / bandwidth, served / (_IN_STEP * rates.l2_bandwidth)) * target.sms,
         schedule.unrolled or _ahead(tile, product, target, width),
         flops,
         moved,
