@@ -100,6 +100,7 @@ def block_cost(
     are written to shared memory once and read once.
     """
     rates, schedule = target.rates, schedule_of(tile)
+    clusters, tile = tile, tile.of_cta
     rows, columns = sides(tile, product)
     by = instruction(tile, product, target)
     rows = max(rows, _UNIT_ROWS.get(by, 1))
@@ -114,7 +115,8 @@ def block_cost(
     if min(starts) < SECTOR:
         loaded = round(loaded * (1 + SECTOR / line))
     bandwidth = rates.l2_bandwidth * (_IN_STEP if joint else 1)
-    served = 0.0 if schedule.memory_bound else _served(tile, product, starts)
+    served = 0.0 if schedule.memory_bound else _served(clusters, product, starts)
+    served /= clusters.ctas
     width = math.gcd(_WHOLE, *(start // product.bytes for start in starts))
     if schedule.described or schedule.memory_bound:
         width = _WHOLE

@@ -106,9 +106,10 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     rates, schedule = target.rates, schedule_of(tile)
     tiles = math.ceil(m / tile.m) * math.ceil(n / tile.n)
     parts = parts_of(sizes, tile, target)
-    turns = math.ceil(tiles * parts / target.sms)
+    at_a_time = target.sms // tile.ctas
+    turns = math.ceil(tiles * parts / at_a_time)
     if schedule.persistent:  # each program has tiles of one part
-        turns = math.ceil(tiles / max(1, target.sms // parts))
+        turns = math.ceil(tiles / max(1, at_a_time // parts))
     together = min(programs_at_a_time(tile, product, target), turns)
     blocks = math.ceil(math.ceil(k / tile.k) / parts)
     starts = row_starts(sizes, product)
@@ -121,7 +122,7 @@ def estimate(sizes: Sizes, tile: Tile, product: Product, target: Target) -> Esti
     full, rest = divmod(turns, together)
     loop = blocks * full * max(together * block, wait)
     loop += blocks * max(rest * block, wait) if rest else 0.0
-    epilogue = epilogue_time(tile, product, target)
+    epilogue = epilogue_time(tile.of_cta, product, target)
     pause = Pause(epilogue, blocks * max(block, wait), together)
     loop += (full + (rest > 0) - 1) * schedule.between_tiles(tile, rates, pause)
     outside = rates.tile + epilogue * schedule.last_epilogues(tile)

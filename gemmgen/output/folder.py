@@ -26,6 +26,7 @@ SHARED = tuple(
         "support",
         "device",
         "pipeline/__init__",
+        "pipeline/clusters",
         "pipeline/blocks",
         "pipeline/sums",
         "pipeline/parts",

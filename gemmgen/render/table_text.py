@@ -33,11 +33,13 @@ class TableText:
         )
         full = "One that asks for FULL waves takes sizes whose tiles keep all SMs busy."
         standing = "One with from_m stands for tiles of so many rows up to m."
+        clusters = "Clusters of CTAs need Triton 3.8."
         layers = "Rows of a layer come first: they serve its N and K alone."
         told = [
             *([layers] if any(row.pin for row in self.plan.rows) else []),
             *([costs] if self.timed else []),
             *([standing] if any(row.tile.from_m for row in self.plan.rows) else []),
+            *([clusters] if any(row.tile.ctas > 1 for row in self.plan.rows) else []),
             "GPUs without a tile's bytes of shared memory pass it over.",
             *([full] if self.full else []),
             f"{self.plan.chosen_by}.",
@@ -115,10 +117,16 @@ class TableText:
         return _cells(row, self.plan.product)[:width]
 
     def _standing(self, row: Row) -> str:
-        """Which tiles the row's stands for, and which of them have a stage more."""
-        deep = row.deep_m(self.plan.product)
-        told = [f"from_m={row.tile.from_m}"] if row.tile.from_m else []
-        return ", ".join([*told, *([f"deep_m={deep}"] if deep else [])])
+        """Which tiles the row's stands for, and which of them have a stage more.
+
+        Of a cluster's how many CTAs share it.
+        """
+        named = {
+            "from_m": row.tile.from_m,
+            "deep_m": row.deep_m(self.plan.product),
+            "ctas": row.tile.ctas if row.tile.ctas > 1 else 0,
+        }
+        return ", ".join(f"{name}={value}" for name, value in named.items() if value)
 
 
 _COLUMNS = (

@@ -9,8 +9,10 @@ from triton.language.extra import libdevice
 
 from .support import INTERPRETED
 
-# Triton 3.8 renamed these two, and 3.9 has no old names.
-if hasattr(tma, "async_load"):
+# Triton 3.8 renamed these two, and 3.9 has no old names. Since then all CTAs of a cluster
+# can arrive at a barrier of one, without which none can load for the others.
+CLUSTERS = hasattr(tma, "async_load")
+if CLUSTERS:
     tma_load, tma_store = tma.async_load, tma.async_store
 else:
     tma_load, tma_store = (

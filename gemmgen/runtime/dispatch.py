@@ -93,11 +93,17 @@ class KernelArguments:
             values += [getattr(tile, name) for name in self.constants]
         passed = list(given)
         for at, along, rest in self.via_tma:
-            boxes = tile.boxes(along, self.cut_axis(tile), at > 1) if tile else ()
-            missing = (None,) * (1 + rest - len(boxes))
-            passed[at] = TmaArg(given[at], boxes + missing, self.to_tf32 and at < 2)
+            boxes, halves = self.moved(tile, along, at > 1) if tile else ((), ())
+            boxes += (None,) * (1 + rest - len(boxes))
+            passed[at] = TmaArg(given[at], boxes, self.to_tf32 and at < 2, halves)
         arguments = tuple(passed), tuple(values), self.splits
         return Launch(self.kernel, tile, device, sizes, grid, *arguments)
+
+    def moved(self, tile: Tile, along: str, beside: bool) -> tuple[tuple, tuple]:
+        """Return the boxes in which a tensor is moved, and the CTAs' parts of them."""
+        cut = self.cut_axis(tile)
+        halves = tuple(int(axis == cut) for axis in along) if tile.ctas > 1 else ()
+        return tile.boxes(along, cut, beside), halves
 
     def cut_axis(self, tile: Tile) -> str:
         """Return the axis along which warpgroups have slices of a tile, if they do."""

@@ -30,11 +30,16 @@ WORKSPACES: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
 
 
 @functools.cache
-def shared_layout(rows: int, columns: int, dtype: torch.dtype) -> NVMMASharedLayout:
+def shared_layout(
+    rows: int, columns: int, dtype: torch.dtype, halves: tuple[int, ...]
+) -> NVMMASharedLayout:
     """Return the layout in shared memory of a block that TMA moves."""
     name = str(dtype).removeprefix("torch.")
     element = getattr(tl, TRITON_TYPES.get(name, name))
-    return NVMMASharedLayout.get_default_for([rows, columns], element)
+    cluster = [list(halves)] if halves else []
+    return NVMMASharedLayout.get_default_for(
+        [rows, columns], element, cga_layout=cluster
+    )
 
 
 class TmaArg(NamedTuple):
@@ -42,12 +47,14 @@ class TmaArg(NamedTuple):
 
     `boxes` are rows and columns; None stands for a descriptor that this tile does not
     need. With `to_tf32` fp32 elements are rounded to tf32 as they are read, which the
-    tensor core would truncate.
+    tensor core would truncate. Of a cluster, `halves` has 1 for the axis of which each
+    CTA has a half, or 0 for both if each has the whole box.
     """
 
     matrix: torch.Tensor
     boxes: tuple[tuple[int, ...] | None, ...]
     to_tf32: bool = False
+    halves: tuple[int, ...] = ()
 
     def descriptors(self, in_gluon: bool) -> list[Any]:
         """Return the descriptors of all boxes."""
@@ -59,7 +66,7 @@ class TmaArg(NamedTuple):
         rounding = {"round_f32_to_tf32": True} if self.to_tf32 and ROUNDS else {}
         if not in_gluon:
             return TensorDescriptor.from_tensor(self.matrix, shape, **rounding)
-        layout = shared_layout(*shape, self.matrix.dtype)
+        layout = shared_layout(*shape, self.matrix.dtype, self.halves)
         return GluonDescriptor.from_tensor(self.matrix, shape, layout, **rounding)
 
 

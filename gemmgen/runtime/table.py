@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .device import CLUSTERS
 from .sides import LINE
 from .support import Bounded, compute_capability, num_sms, shared_memory
 from .tile import ROWS, Tile, cdiv
@@ -39,7 +40,7 @@ def one_a_split(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ..
 def one_an_sm(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
     """Return a grid of persistent programs: an equal share of SMs for each split."""
     M, N, K = sizes
-    tiles, sms = tile.tiles(M, N), num_sms(device)
+    tiles, sms = tile.tiles(M, N), num_sms(device) // tile.ctas
     parts = tile.splits(tiles, K, sms)
     return min(tiles, max(1, sms // parts)), parts
 
@@ -172,6 +173,7 @@ def running(tiles: Sequence[Tile], sm: int, room: int, starts: Starts) -> list[T
             for tile in tiles
             if tile.runs_on(sm, room)
             and (tile.schedule != "warp_specialized" or specializes(sm))
+            and (tile.ctas == 1 or CLUSTERS)
             for member in tile.members()
         ]
         RUNNING[key] = (tiles, able)

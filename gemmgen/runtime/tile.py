@@ -83,7 +83,8 @@ class Tile(NamedTuple):
     It serves GPUs from `sm` on with so much `shared` memory, and sizes up to M, N, K.
     With `rates` it was timed. If it has `from_rows`, it serves a layer of these very N
     and K, for so many rows up to M. If it has `from_m`, it stands for tiles of so many
-    rows up to `m`, and has what they take at most.
+    rows up to `m`, and has what they take at most. Of several `ctas` it is the tile of
+    a cluster, which each has an equal part of.
     """
 
     schedule: str
@@ -108,6 +109,7 @@ class Tile(NamedTuple):
     from_rows: int = 0  # of a layer; 0 for a tile that serves any sizes up to its own
     from_m: int = 0  # the least m of those that it stands for; 0: it is a tile itself
     deep_m: int = 0  # up to this m they have a stage more
+    ctas: int = 1  # of a cluster: 2 share what they load of one side
     starts: tuple[int, int] = (LINE, LINE)  # bytes: rows of A and B begin at multiples
 
     def tiles(self, M: int, N: int) -> int:
@@ -156,6 +158,7 @@ class Tile(NamedTuple):
         """
         high, wide = -(-M // self.m), -(-N // self.n)
         tiles = high * wide
+        sms //= self.ctas
         parts = self.splits(tiles, K, sms)
         turns = -(-tiles * parts // sms)
         line = rates.element * K  # bytes of a row of A, or of B's transpose
@@ -209,7 +212,7 @@ class Tile(NamedTuple):
 
         Columns are the rows of the transposed product.
         """
-        return "n" if cuts(self.n, self.warpgroups) else "m"
+        return "n" if cuts(self.n, self.warpgroups * self.ctas) else "m"
 
     def boxes(
         self, axes: Iterable[str], shared: str = "", beside: bool = False
@@ -223,7 +226,7 @@ class Tile(NamedTuple):
         """
         most = most_columns(self.warpgroups)
         if beside and shared:
-            most = most_stored(self.m, self.n, shared == "n")
+            most = most_stored(self.m, self.n, shared == "n", self.ctas)
         first, last = [], []
         for axis in axes:
             side: int = getattr(self, axis)
@@ -240,7 +243,8 @@ class Tile(NamedTuple):
     def options(self) -> dict[str, int]:
         """What Triton is told: consumers of a specialized kernel have four warps."""
         if self.schedule == "warp_specialized":
-            return {"num_warps": 4}
+            clusters = {"num_ctas": self.ctas} if self.ctas > 1 else {}
+            return {"num_warps": 4, **clusters}
         return {"num_warps": self.warps, "num_stages": self.stages}
 
 

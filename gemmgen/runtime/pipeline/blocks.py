@@ -11,6 +11,7 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 from ..device import tma_load, tma_store
 from ..sides import most_columns, most_stored, pieces, reused_buffers
+from .clusters import barrier_memory, common_barrier_memory
 
 pieces_of = gluon.constexpr_function(pieces)
 columns_of = gluon.constexpr_function(most_columns)
@@ -140,16 +141,27 @@ def cut(piece, at: gl.constexpr, SIDE: gl.constexpr, AXIS: gl.constexpr):
 
 
 @gluon.jit
-def load_piece(descs, piece, first, other, bar, AXIS: gl.constexpr):
+def load_box(desc, at_row, at_column, bar, box, SHARED: gl.constexpr):
+    """Load a box; one that is SHARED by a cluster into all of its CTAs."""
+    if SHARED and gl.num_ctas() > 1:
+        tma_load(desc, [at_row, at_column], bar, box, multicast=True)
+    else:
+        tma_load(desc, [at_row, at_column], bar, box)
+
+
+@gluon.jit
+def load_piece(
+    descs, piece, first, other, bar, AXIS: gl.constexpr, SHARED: gl.constexpr = False
+):
     """Load a piece that begins at `first` along an axis, at `other` along the other."""
     desc = box_for(descs, piece.shape[AXIS], AXIS)
     SIDE: gl.constexpr = desc.block_shape[AXIS]
     for i in gl.static_range(piece.shape[AXIS] // SIDE):
-        at = first + i * SIDE
+        at, box = first + i * SIDE, cut(piece, i * SIDE, SIDE, AXIS)
         if AXIS == 0:
-            tma_load(desc, [at, other], bar, cut(piece, i * SIDE, SIDE, AXIS))
+            load_box(desc, at, other, bar, box, SHARED)
         else:
-            tma_load(desc, [other, at], bar, cut(piece, i * SIDE, SIDE, AXIS))
+            load_box(desc, other, at, bar, box, SHARED)
 
 
 @gluon.constexpr_function
@@ -170,18 +182,14 @@ def store_piece(descs, piece, first_m, first_n):
 
 
 @gluon.jit
-def load_pieces(descs, first, k, bar, smems, stage, AXIS: gl.constexpr):
+def load_pieces(
+    descs, first, k, bar, smems, stage, AXIS: gl.constexpr, SHARED: gl.constexpr = False
+):
     """Load all pieces of a side into the buffers of a stage."""
     for i in gl.static_range(len(smems)):
         piece = smems[i].index(stage)
-        load_piece(descs, piece, first, k, bar, AXIS)
+        load_piece(descs, piece, first, k, bar, AXIS, SHARED)
         first += piece.shape[AXIS]
-
-
-@gluon.jit
-def barrier_memory(COUNT: gl.constexpr):
-    """Shared memory for COUNT barriers."""
-    return gl.allocate_shared_memory(gl.int64, [COUNT, 1], mbarrier.MBarrierLayout())
 
 
 @gluon.jit
@@ -210,6 +218,22 @@ def ring(COUNT: gl.constexpr, READERS: gl.constexpr):
         mbarrier.init(full.index(i), count=1)
         mbarrier.init(empty.index(i), count=READERS)
     return full, empty
+
+
+@gluon.jit
+def stage_ring(COUNT: gl.constexpr, READERS: gl.constexpr):
+    """The barriers of COUNT stages of A and B: `ring`, with all that are for `empty`.
+
+    A stage of a cluster has two: this CTA's, and one that all have in common.
+    """
+    full, empty = ring(COUNT, READERS)
+    if gl.num_ctas() > 1:
+        all_empty = common_barrier_memory(COUNT)
+        for i in gl.static_range(COUNT):
+            mbarrier.init(all_empty.index(i), count=READERS)
+        return full, (empty, all_empty)
+    else:
+        return full, (empty,)
 
 
 @gluon.jit

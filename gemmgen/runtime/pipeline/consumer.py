@@ -11,6 +11,7 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
 from ..device import swizzle
 from .blocks import stored_of
+from .clusters import arrive_at_all
 from .parts import finish_tile
 from .sums import (
     begin_products,
@@ -53,14 +54,14 @@ def tiles_of(
 
 @gluon.jit
 def multiply_block(
-    block, right_smem, stage, sums, adds, read, STEPS: gl.constexpr,
+    block, right_smem, stage, sums, adds, empty, read, STEPS: gl.constexpr,
     HELD: gl.constexpr, RIGHT_K_MAJOR: gl.constexpr,
 ):  # fmt: skip
-    """Begin to multiply a block, and arrive at `read`, the barrier of the one before.
+    """Begin to multiply a block, and let go of `read`, the stage of the one before.
 
     That block has been read once products of this one's first step are all that is
     under way. HELD steps have their left side in registers. If these are all, products
-    end here and `read` is this block's barrier: what reads registers at the end of a
+    end here and `read` is this block's stage: what reads registers at the end of a
     loop makes ptxas 12.8 have every product wait for the one before.
     """
     SUM: gl.constexpr = sums[0].type.layout
@@ -73,7 +74,7 @@ def multiply_block(
             left = left_step(block, i + 1, STEPS, HELD, SUM)
         sums = wait_for_products(sums, 0 if ENDS else len(sums))
         if i == ENDS * (STEPS - 1):
-            mbarrier.arrive(read, pred=adds | ENDS)
+            arrive_at_all(empty, read, pred=adds | ENDS)
     return sums
 
 
@@ -95,7 +96,8 @@ def multiply(
     PINGPONG: gl.constexpr = NUM_WGS == 1
     WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
     sums = zero_sums(ROWS, COLUMNS, NUM_WGS, left_smem.dtype)
-    STEPS: gl.constexpr = steps_of(ROWS, COLUMNS, NUM_WGS, left_smem.dtype, BLOCK_K)
+    OWN: gl.constexpr = ROWS // gl.num_ctas()
+    STEPS: gl.constexpr = steps_of(OWN, COLUMNS, NUM_WGS, left_smem.dtype, BLOCK_K)
     HELD: gl.constexpr = STEPS if LEFT_IN_REGISTERS else STEPS - 1
     BEFORE: gl.constexpr = 0 if LEFT_IN_REGISTERS else STAGES - 1
     k_blocks = tl.cdiv(K, BLOCK_K)
@@ -105,14 +107,15 @@ def multiply(
         stage = k_iter % STAGES
         mbarrier.wait(full.index(stage), (k_iter // STAGES) & 1)
         block = side(left_smem.index(stage * NUM_WGS + WG), LEFT_K_MAJOR)
-        read = empty.index((k_iter + BEFORE) % STAGES)
+        read = (k_iter + BEFORE) % STAGES
         sums = multiply_block(
-            block, right_smem, stage, sums, k > 0, read, STEPS, HELD, RIGHT_K_MAJOR
-        )
+            block, right_smem, stage, sums, k > 0, empty, read, STEPS, HELD,
+            RIGHT_K_MAJOR,
+        )  # fmt: skip
         k_iter += 1
     if not LEFT_IN_REGISTERS:
         sums = wait_for_products(sums, 0)
-        mbarrier.arrive(empty.index((k_iter + BEFORE) % STAGES))
+        arrive_at_all(empty, (k_iter + BEFORE) % STAGES)
     if PINGPONG:
         mbarrier.arrive(order.index(1 - CONSUMER))
     return sums, k_iter + PINGPONG * k_blocks  # of the other consumer's tile
@@ -131,7 +134,7 @@ def consume(
     WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
     SLICE: gl.constexpr = (BLOCK_N if SWAP_AB else BLOCK_M) // NUM_WGS
     SHARED: gl.constexpr = BLOCK_M if SWAP_AB else BLOCK_N
-    STORED: gl.constexpr = stored_of(BLOCK_M, BLOCK_N, SWAP_AB)
+    STORED: gl.constexpr = stored_of(BLOCK_M, BLOCK_N, SWAP_AB, gl.num_ctas())
     descs, smems, operand_full, operand_empty = operands
     start, tiles, step = tiles_of(M, N, BLOCK_M, BLOCK_N, NUM_WGS, CONSUMER)
     k_iter, wave = (CONSUMER - WG) * tl.cdiv(K, BLOCK_K), 0

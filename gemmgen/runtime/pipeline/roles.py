@@ -18,9 +18,10 @@ from .blocks import (
     piece_buffers,
     pieces_of,
     result_buffers,
-    ring,
+    stage_ring,
     stored_of,
 )
+from .clusters import close_cluster, open_cluster
 from .consumer import consume
 from .producer import produce
 
@@ -29,7 +30,10 @@ cuts_into_slices = gluon.constexpr_function(cuts)
 
 @gluon.constexpr_function
 def swaps(columns, warpgroups, told):
-    """Whether the transpose is computed: as told, or if consumers can cut columns."""
+    """Whether the transpose is computed: as told, or if consumers can cut columns.
+
+    Of a cluster those of all CTAs.
+    """
     return cuts_into_slices(columns, warpgroups) if told is None else told
 
 
@@ -74,7 +78,9 @@ def memory_of_parts(
     """
     AXIS: gl.constexpr = 1 - SWAP_AB
     SIDE: gl.constexpr = BLOCK_M if SWAP_AB else BLOCK_N
-    PARTS: gl.constexpr = pieces_of(SIDE, stored_of(BLOCK_M, BLOCK_N, SWAP_AB))
+    PARTS: gl.constexpr = pieces_of(
+        SIDE, stored_of(BLOCK_M, BLOCK_N, SWAP_AB, gl.num_ctas())
+    )
     smems = operand_buffers(operands, CONSUMERS, PARTS, AXIS)
     result_smems = result_buffers(operands, smems, results, CONSUMERS, PARTS, AXIS)
     full, empty = operand_ring(operands, CONSUMERS)
@@ -119,7 +125,7 @@ def specialize(
     A, B, each of `operands` [m, n] and of `results` are tuples of descriptors; `given`
     are further arguments of `finish_part`, see `finish_tile`. SWAP_AB: see `swaps`.
     """
-    SWAPS: gl.constexpr = swaps(BLOCK_N, NUM_WGS, SWAP_AB)
+    SWAPS: gl.constexpr = swaps(BLOCK_N, NUM_WGS * gl.num_ctas(), SWAP_AB)
     k_begin, K = split_of_k(K, SPLIT_K, BLOCK_K)
     CONSUMERS: gl.constexpr = NUM_WGS + (NUM_WGS == 1)
     loaded, stored = memory_of_parts(
@@ -129,8 +135,9 @@ def specialize(
         a_boxes, b_boxes,
         BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAPS,
     )  # fmt: skip
-    full, empty = ring(STAGES, NUM_WGS)
+    full, empty = stage_ring(STAGES, NUM_WGS)
     order = barriers(CONSUMERS, NUM_WGS == 1)
+    open_cluster()
     run_roles(
         (
             finish_part, given, (a_smem, b_smem, full, empty, order), loaded,
@@ -145,3 +152,4 @@ def specialize(
             A_K_MAJOR, B_K_MAJOR, SWAPS,
         ), NUM_WGS,
     )  # fmt: skip
+    close_cluster()

@@ -41,7 +41,9 @@ def left_step(
 def zero_sum(ROWS: gl.constexpr, COLUMNS: gl.constexpr, dtype: gl.constexpr):
     """Zeros in wgmma's accumulator layout, for products of elements of a dtype."""
     DEPTH: gl.constexpr = 256 // dtype.primitive_bitwidth  # of K, at a time
-    SUM: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, DEPTH])
+    SUM: gl.constexpr = gl.NVMMADistributedLayout(
+        [3, 0], [4, 1], [16, COLUMNS, DEPTH], [[1, 0]] if gl.num_ctas() > 1 else []
+    )
     return gl.zeros((ROWS, COLUMNS), gl.float32, SUM)
 
 
@@ -165,7 +167,9 @@ def sums_of_splits(sums, partials_ptr, counters_ptr, slice_id, SPLIT_K):
 def halves(acc):
     """A sum's left and right columns, which are in different registers."""
     COLUMNS: gl.constexpr = acc.shape[1] // 2
-    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, COLUMNS, 8])
+    LAYOUT: gl.constexpr = gl.NVMMADistributedLayout(
+        [3, 0], [4, 1], [16, COLUMNS, 8], [[1, 0]] if gl.num_ctas() > 1 else []
+    )
     left, right = acc.reshape((acc.shape[0], 2, COLUMNS)).permute((0, 2, 1)).split()
     return gl.convert_layout(left, LAYOUT), gl.convert_layout(right, LAYOUT)
 

@@ -23,6 +23,8 @@ left of them, which has a descriptor and a layout in shared memory of its own.""
 _PASSED_OF_PARTS, _PASSED_OF_REST, _PASSED_OF_OPERANDS = 32, 16, 20
 """Bytes of what consumers are passed more where K comes in parts, for a second box of
 columns, and for each further part of an operand [m, n]..."""
+_PASSED_OF_CLUSTERS = 16
+"""... and for the barriers that the CTAs of a cluster have in common..."""
 _SCRATCH, _STEP_OF_SCRATCH = 4, 128
 """... and of the count that a thread of each hands to its others, whose place is a
 multiple of 128 (Triton 3.6 to 3.9)."""
@@ -85,9 +87,8 @@ def misshapen(tile: Tile) -> str | None:
     fault = too_small(tile)
     if fault is None and tile.warps not in _WARPS:
         return "has no consumers of four warps each: warps must be 4, 8 or 12"
-    if fault is None and not (
-        cuts(tile.n, tile.warpgroups) or cuts(tile.m, tile.warpgroups)
-    ):
+    groups = tile.warpgroups * tile.ctas
+    if fault is None and not (cuts(tile.n, groups) or cuts(tile.m, groups)):
         return "has no side that is 64, 128 or 256 for every four warps"
     return fault
 
@@ -108,7 +109,7 @@ def why_not_compiled(tile: Tile, product: Product) -> str | None:
     """Consumers cut one side, the other is a power of two or the sum of several."""
     turned, schedule = transposes(tile, product), tile.schedule
     if tile.warps not in _WARPS or not cuts(
-        tile.n if turned else tile.m, tile.warpgroups
+        tile.n if turned else tile.m, tile.warpgroups * tile.ctas
     ):
         axis = shared_axis(product.kind, product.layout) or "n or m"
         return (
@@ -134,11 +135,13 @@ def why_not_compiled(tile: Tile, product: Product) -> str | None:
 
 def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     """The ring, its barriers, consumers' tiles and what is passed to them."""
+    shared, tile = tile.ctas > 1, tile.of_cta
     stage = product.rows(tile.m, tile.n) * tile.k * product.bytes
     tiles = consumers(tile) // tile.warpgroups
     operands = tile.m * tile.n * product.matrix_bytes
     beside = tiles * (operands + _result_bytes(tile, product))
-    return tile.stages * stage + beside + _beside_blocks(tile, product)
+    clusters = round_up(8 * tile.stages, 16) + _PASSED_OF_CLUSTERS if shared else 0
+    return tile.stages * stage + beside + _beside_blocks(tile, product) + clusters
 
 
 def _result_bytes(tile: Tile, product: Product) -> int:

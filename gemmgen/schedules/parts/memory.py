@@ -80,7 +80,7 @@ def round_up(size: int, unit: int) -> int:
 def accumulator_registers(tile: Tile, product: Product) -> int:
     """32-bit registers of the accumulators in each thread."""
     words = product.rights * product.mma.accumulator_words
-    return math.ceil(tile.m * tile.n * words / (32 * tile.warps))
+    return math.ceil(tile.m * tile.n * words / (32 * tile.warps * tile.ctas))
 
 
 def registers_by_pointers(tile: Tile, product: Product) -> int:

@@ -67,7 +67,8 @@ class Tile:
     """The tile of one program: sizes in elements, `stages` of the load ring, warps.
 
     `schedule` is the name of the one that computes it, in `split_k` parts of K. With
-    `from_m` it stands for tiles of so many rows up to `m`.
+    `from_m` it stands for tiles of so many rows up to `m`. Several `ctas` have an equal
+    part each, a cluster.
     """
 
     m: int
@@ -79,6 +80,7 @@ class Tile:
     schedule: str = FALLBACK
     split_k: int = 1
     from_m: int = 0
+    ctas: int = 1
 
     @property
     def members(self) -> tuple["Tile", ...]:
@@ -103,7 +105,14 @@ class Tile:
         sides = (self.m, self.n, self.k, self.group_m)
         how = (self.split_k, self.stages, self.warps)
         tile = Launched(self.schedule, 0, ANY, ANY, ANY, *sides, *how)
-        return tile._replace(from_m=self.from_m)
+        return tile._replace(from_m=self.from_m, ctas=self.ctas)
+
+    @property
+    def of_cta(self) -> "Tile":
+        """What one CTA of a cluster has of it: its part of the side that is cut."""
+        side = self.launched.cut_axis
+        own = {side: getattr(self, side) // self.ctas}
+        return replace(self, ctas=1, **own) if self.ctas > 1 else self
 
 
 def nearest_fitting(tile: Tile, fits: Callable[[Tile], bool]) -> Tile | None:

@@ -10,7 +10,7 @@ from gemmgen.spec.schema import MAX_SIDE
 
 _FORM = re.compile(
     r"(?P<schedule>[a-z_]+) ((?P<from_m>N)-)?(?P<m>N)x(?P<n>N)x(?P<k>N)"
-    r"( g(?P<group_m>N))?( k(?P<split_k>N|[24]?fill))?"
+    r"( c(?P<ctas>2))?( g(?P<group_m>N))?( k(?P<split_k>N|[24]?fill))?"
     r" s(?P<stages>N) w(?P<warps>N)".replace("N", "[1-9][0-9]{0,3}")
 )
 _FILLING = {"fill": FILL, "2fill": 2 * FILL, "4fill": 4 * FILL}
@@ -25,10 +25,13 @@ _MOST = {
 def format_tile(tile: Tile) -> str:
     """The tile in a line; group_m where it is not 8, split_k where it is not 1.
 
-    Of one that stands for others the rows from the lowest to the highest.
+    Of one that stands for others the rows from the lowest to the highest; of a cluster
+    how many CTAs share it.
     """
     rows = f"{tile.from_m}-{tile.m}" if tile.from_m else f"{tile.m}"
     parts = [f"{tile.schedule} {rows}x{tile.n}x{tile.k}"]
+    if tile.ctas > 1:
+        parts.append(f"c{tile.ctas}")
     if tile.group_m != GROUP_M:
         parts.append(f"g{tile.group_m}")
     if tile.split_k != 1:
@@ -53,6 +56,7 @@ def parse_tile(text: str) -> Tile:
         match["schedule"],
         _FILLING.get(split_k) or int(split_k),
         int(match["from_m"] or 0),
+        int(match["ctas"] or 1),
     )
     for wrong in _faults(tile):
         raise ValueError(f"tile {quoted(text)} {wrong}")
@@ -72,5 +76,7 @@ def _faults(tile: Tile) -> Iterator[str]:
         yield fault
     if tile.from_m and not schedule.stands_for(tile):
         yield "stands for tiles of rows that nothing is known of"
+    if tile.ctas > 1 and not (schedule.specialized and tile.split_k == 1):
+        yield f"is a cluster's, which {tile.schedule} has none of, or not in parts of K"
     if tile.split_k != 1 and not schedule.splits:
         yield f"cuts K into parts, which {tile.schedule} does not"

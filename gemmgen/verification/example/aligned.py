@@ -64,6 +64,7 @@ def compile_aligned(
         options={
             "num_warps": warps,
             "num_stages": tile.stages,
+            "num_ctas": tile.ctas,
             "enable_fp_fusion": True,
         },
     )
@@ -100,23 +101,34 @@ def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
     shared = ""
     if kernel.is_gluon():
         shared = "n" if transposes(tile, plan.product) else "m"
+    clusters = tile.ctas > 1
     for name, dtype in dtypes.items():
         types[f"{name}_ptr"] = f"*{_element(dtype)}"
     for matrix in matrices:
         beside = matrix not in plan.contraction.inputs
         boxes = tile.launched.boxes(matrix.stored_axes, shared, beside)
         for suffix, box in zip(("_desc", "_rest_desc"), boxes, strict=False):
-            described = _descriptor(box, dtypes[matrix.name], kernel.is_gluon())
+            halves = [int(axis == shared) for axis in matrix.stored_axes] * clusters
+            described = _descriptor(
+                box, dtypes[matrix.name], kernel.is_gluon(), halves
+            )
             types[f"{matrix.name}{suffix}"] = described
     return types
 
 
-def _descriptor(box: tuple[int, ...], dtype: str, in_gluon: bool) -> str:
-    """`tensordesc<bf16[64, 64]>`, in Gluon with the layout in shared memory."""
+def _descriptor(
+    box: tuple[int, ...], dtype: str, in_gluon: bool, halves: list[int]
+) -> str:
+    """`tensordesc<bf16[64, 64]>`, in Gluon with the layout in shared memory.
+
+    Of a cluster each CTA has `halves` of a box.
+    """
     block, element = list(box), _element(dtype)
     if not in_gluon:
         return f"tensordesc<{element}{block}>"
-    layout = NVMMASharedLayout.get_default_for(block, element)
+    layout = NVMMASharedLayout.get_default_for(
+        block, element, cga_layout=[halves] if halves else []
+    )
     return f"tensordesc<{element}{block},{layout!r}>"
 
 
