@@ -174,7 +174,8 @@ def _occupancy(case: Case) -> Occupancy:
 
 
 def _waves(case: Case, cost: Estimate) -> Waves:
-    tile, shape, sms = case.tile, case.shape, case.target.sms
+    tile, shape = case.tile, case.shape
+    sms = case.target.sms // tile.ctas
     programs = cost.tiles * cost.parts
     last = programs - (cost.turns - 1) * sms
     return Waves(
@@ -182,6 +183,7 @@ def _waves(case: Case, cost: Estimate) -> Waves:
         parts=cost.parts,
         programs=programs,
         sms=sms,
+        ctas=tile.ctas,
         turns=cost.turns,
         together=cost.together,
         last=last,

@@ -135,13 +135,15 @@ class Waves:
     """Programs over SMs: in `turns` waves, `together` on an SM at a time.
 
     In the last wave `last` SMs work; `busy` is the share of all waves that is used,
-    `inside` that of the tiles' area which is inside the result.
+    `inside` that of the tiles' area which is inside the result. Where `ctas` share a
+    tile, these are clusters of so many SMs.
     """
 
     tiles: int
     parts: int
     programs: int
     sms: int
+    ctas: int
     turns: int
     together: int
     last: int

@@ -110,6 +110,10 @@ class Case:
             detours["if none can describe an operand or result"] = found_for(all_=False)
         if schedule_of(row.tile).described:
             detours["if no descriptor can describe a tensor"] = found_for(plain=True)
+        if row.tile.ctas > 1:
+            detours["with Triton before 3.8, which launches no clusters"] = found_for(
+                clusters=False
+            )
         found = self._told(number, row)
         told = {when: self._told(*one) for when, one in detours.items()}
         return Choice(format_tile(self.of_row(row)), found.source, found, told)

@@ -94,6 +94,8 @@ class TableText:
             for row in self.plan.rows
             if not row.pin
         ]
+        width = max((len(standing) for *_, standing in plain), default=0)
+        plain = [[*cells, standing.ljust(width)] for *cells, standing in plain]
         heads, *lines = _aligned([[*names, ""], *plain])
         left, found = iter(lines), list[str]()
         for pinned, rows in groupby(self.plan.rows, key=lambda row: bool(row.pin)):

@@ -107,8 +107,9 @@ def serving(
     """Yield the tiles that serve the device, N, K and the tensors."""
     able: dict[str, bool] = {}
     sm, room = compute_capability(device), shared_memory(device)
+    most = num_sms(device) if CLUSTERS else 1
     for tile in running(tiles, sm, room, starts):
-        if not tile.fits(N, K):
+        if not tile.fits(N, K) or tile.ctas > most:
             continue
         name = tile.schedule
         if name not in able:
@@ -173,7 +174,6 @@ def running(tiles: Sequence[Tile], sm: int, room: int, starts: Starts) -> list[T
             for tile in tiles
             if tile.runs_on(sm, room)
             and (tile.schedule != "warp_specialized" or specializes(sm))
-            and (tile.ctas == 1 or CLUSTERS)
             for member in tile.members()
         ]
         RUNNING[key] = (tiles, able)

@@ -212,7 +212,7 @@ class Tile(NamedTuple):
 
         Columns are the rows of the transposed product.
         """
-        return "n" if cuts(self.n, self.warpgroups * self.ctas) else "m"
+        return "n" if cuts(self.n, self.warpgroups) else "m"
 
     def boxes(
         self, axes: Iterable[str], shared: str = "", beside: bool = False

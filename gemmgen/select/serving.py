@@ -19,18 +19,25 @@ Numbered = tuple[int, Row]
 
 
 def row_for(
-    plan: Plan, shape: Shape, target: Target, *, all_: bool = True, plain: bool = False
+    plan: Plan,
+    shape: Shape,
+    target: Target,
+    *,
+    all_: bool = True,
+    plain: bool = False,
+    clusters: bool = True,
 ) -> Numbered:
     """The row that serves a shape: the first, or with costs the best of those.
 
     With `plain`, for tensors that no descriptor can describe; unless `all_`, for
-    inputs alone that one can.
+    inputs alone that one can; unless `clusters`, for a Triton that launches none.
     """
     rows = (
         (number, row)
         for number, row in _able(plan, shape, target)
         if (all_ or not describes_operands(row.tile))
         and not (plain and schedule_of(row.tile).described)
+        and (clusters or row.tile.ctas == 1)
     )
     return _first(rows, plan, shape, target)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 
 from gemmgen.base.errors import SpecError, SpecErrors, quoted
 from gemmgen.cost.resources import fits, shared_memory, spills, why_not_compiled
@@ -16,7 +15,7 @@ from gemmgen.select.listed_tiles import completed, misfits, serving
 from gemmgen.select.model_table import describes_operands
 from gemmgen.select.schedule_tiles import holds, schedule_tiles
 from gemmgen.select.table import Row, Table, pinned, row
-from gemmgen.select.tuned.costs import MOST, Costs
+from gemmgen.select.tuned.costs import MOST, MOST_OF_CLUSTERS, Costs
 from gemmgen.select.tuned.tuning_file import Measured
 from gemmgen.spec.parse import KernelSpec
 from gemmgen.spec.schema import AUTO
@@ -127,20 +126,23 @@ def _costed_rows(
             return None
         return with_costs_of(timed, product, epilogue.live_tiles, target)
 
-    found = (
+    found = [
         Row(
             *(target.architecture, None, None, tile),
             timed=costs.timed(tile, product, target, timed),
         )
         for timed in costs.tiles
         if (tile := served(timed))
-    )
+    ]
+    alone = [row for row in found if row.tile.ctas == 1]
+    clusters = [row for row in found if row.tile.ctas > 1]
     rest = (
         replace(rule, tile=tile)
         for rule in costs.unaligned.get(spec.layout, ())
         if (tile := served(rule.tile))
     )
-    return tuple(islice(found, MOST)), tuple(row(target, rule) for rule in rest)
+    costed = *alone[:MOST], *clusters[:MOST_OF_CLUSTERS]
+    return costed, tuple(row(target, rule) for rule in rest)
 
 
 def with_costs_of(

@@ -13,7 +13,10 @@ RUNTIME = "_runtime"
 """The folder of what all launchers share."""
 ROLES = tuple(
     f"{RUNTIME}/pipeline/{name}.py"
-    for name in ("blocks", "sums", "parts", "producer", "consumer", "roles")
+    for name in (
+        *("clusters", "blocks", "sums", "parts"),
+        *("producer", "consumer", "roles"),
+    )
 )
 """What warp-specialized kernels share."""
 LAUNCHER, TILES, EPILOGUE = "__init__", "tiles", "epilogue"

@@ -30,10 +30,7 @@ cuts_into_slices = gluon.constexpr_function(cuts)
 
 @gluon.constexpr_function
 def swaps(columns, warpgroups, told):
-    """Whether the transpose is computed: as told, or if consumers can cut columns.
-
-    Of a cluster those of all CTAs.
-    """
+    """Whether the transpose is computed: as told, or if consumers can cut columns."""
     return cuts_into_slices(columns, warpgroups) if told is None else told
 
 
@@ -125,7 +122,7 @@ def specialize(
     A, B, each of `operands` [m, n] and of `results` are tuples of descriptors; `given`
     are further arguments of `finish_part`, see `finish_tile`. SWAP_AB: see `swaps`.
     """
-    SWAPS: gl.constexpr = swaps(BLOCK_N, NUM_WGS * gl.num_ctas(), SWAP_AB)
+    SWAPS: gl.constexpr = swaps(BLOCK_N, NUM_WGS, SWAP_AB)
     k_begin, K = split_of_k(K, SPLIT_K, BLOCK_K)
     CONSUMERS: gl.constexpr = NUM_WGS + (NUM_WGS == 1)
     loaded, stored = memory_of_parts(

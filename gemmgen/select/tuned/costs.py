@@ -19,7 +19,9 @@ from gemmgen.tables.layouts import LAYOUTS
 from gemmgen.yaml.tree import Node
 
 MOST = 16
-"""Tiles that calls of a kernel choose from by their costs: the first it can have."""
+"""Tiles that calls of a kernel choose from by their costs: the first it can have..."""
+MOST_OF_CLUSTERS = 1
+"""... and so many of clusters, which not every Triton launches."""
 _ARRIVAL = 1.2
 """Microseconds after which a block of K is there that a loop over tiles has asked for,
 while all SMs load: with one stage less than it was timed with, a tile of 128x192x64,

@@ -37,9 +37,9 @@ class Choice:
             grown.append(min(others, key=lambda tile: losses[self.places[tile]]))
         return grown
 
-    def exchanged(self, kept: Sequence[Tile]) -> list[Tile]:
-        """Those kept, each replaced by another as long as that loses less."""
-        tiles, kept, improved = list(self.places), list(kept), True
+    def exchanged(self, kept: Sequence[Tile], tiles: Sequence[Tile]) -> list[Tile]:
+        """Those kept, each replaced by another of the tiles while that loses less."""
+        kept, improved = list(kept), True
         while improved:
             improved = False
             for place, tile in enumerate(kept):

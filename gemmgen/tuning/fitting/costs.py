@@ -10,7 +10,7 @@ from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import GROUP_M, Product, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.tiling import with_costs_of
-from gemmgen.select.tuned.costs import MOST, Costs, costed_as
+from gemmgen.select.tuned.costs import MOST, MOST_OF_CLUSTERS, Costs, costed_as
 from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.fitting.choice import Choice
@@ -157,17 +157,20 @@ def _chosen(
     """The costs of the best `MOST` tiles.
 
     Behind them come as many more as make up for those that some of the kernels cannot
-    have.
+    have, then the best of clusters.
     """
     tiles = list(dict.fromkeys(tile for each in samples for tile in each.times))
     tiles += standing(tiles)
     choice = _choice(samples, tiles, fitted(samples, tiles, target), target)
-    kept = choice.exchanged(choice.grown([], tiles, MOST))
+    alone = [tile for tile in tiles if tile.ctas == 1]
+    clusters = [tile for tile in tiles if tile.ctas > 1]
+    kept = choice.exchanged(choice.grown([], alone, MOST), alone)
     for has in kernels:
         own = list(filter(has, kept))
         if len(own) < MOST:
-            kept += choice.grown(own, list(filter(has, tiles)), MOST)[len(own) :]
-    return fitted(samples, kept, target)
+            kept += choice.grown(own, list(filter(has, alone)), MOST)[len(own) :]
+    whole = len(kept) + MOST_OF_CLUSTERS
+    return fitted(samples, choice.grown(kept, clusters, whole), target)
 
 
 def _choice(

@@ -59,9 +59,7 @@ class Trial:
         outs = given.outputs()
         able = self._able(given, outs)
         tiles = at_shape(self.tiles, self.plan, shape, self.target, able)
-        tiles = [
-            one for one in dict.fromkeys([*usual, *tiles]) if self._launched(one)
-        ]
+        tiles = [one for one in dict.fromkeys([*usual, *tiles]) if self._launched(one)]
         calls = {tile: self._call(tile, given, outs) for tile in tiles}
         working = self._compiled(calls, aligned=len(able) == len(SCHEDULES))
         right = self._right(working, given, outs)

@@ -46,8 +46,8 @@ def _microseconds(
     block, once, launch, resident = (float(f"{value:.4g}") for value in timed[:-1])
     block *= row.tile.share(tile)
     high, wide = math.ceil(m / tile.m), math.ceil(n / tile.n)
-    parts = parts_of(tile, high * wide, k, sms)
-    turns = math.ceil(high * wide * parts / sms)
+    parts = parts_of(tile, high * wide, k, sms // tile.ctas)
+    turns = math.ceil(high * wide * parts / (sms // tile.ctas))
     others = turns - math.ceil(turns / resident)
     loop = math.ceil(math.ceil(k / tile.k) / parts) * block + once
     loop *= turns - others + others * rates["beside"]

@@ -44,24 +44,28 @@ _PADS: dict[str, Callable[[int, int], int]] = {
 """How many elements lie between rows, of so many columns, by the place of their tensor:
 none, one, up to a multiple of 16 elements, up to an odd one of 8, of 16, of 32."""
 _ROWS = ("whole", *_PADS)
+_NEWER = 0.75
+"""Share of calls under a Triton that launches clusters."""
 _ROUNDING = 1e-9
 """How far sums of a prediction may be apart that are added in another order."""
 
 
 @dataclass(frozen=True)
 class _Call:
-    """A GPU, and the sizes and tensors of a call."""
+    """A GPU, and the sizes and tensors of a call; whether its Triton has clusters."""
 
     gpu: Target
     sms: int
     sizes: Sizes
     rows: str
+    clusters: bool
 
     def __str__(self) -> str:
         m, n, k = self.sizes
         return (
             f"the choice of a tile, M={m} N={n} K={k}, {self.rows} rows, "
             f"{self.gpu.name} with {self.sms} SMs"
+            + ", without clusters" * (not self.clusters)
         )
 
 
@@ -79,7 +83,8 @@ def check_choice(plan: Plan, module: ModuleType, number: int) -> int:
         for gpu in newer:
             for sizes in sizes_for(module.TILES, draw):
                 sms = draw.choice((*SMS, gpu.sms))
-                call = _Call(gpu, sms, sizes, draw.choice(_ROWS))
+                rows, clusters = draw.choice(_ROWS), draw.random() < _NEWER
+                call = _Call(gpu, sms, sizes, rows, clusters)
                 tell(call)
                 _check(plan, module, call)
                 count += 1
@@ -100,7 +105,8 @@ def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
     wanted = _best(plan, module, call)
     if _alike(launch.tile) not in wanted:
         raise Wrong(f"{launch.tile} is taken, {wanted} is to be\n{call}")
-    parts = parts_of(launch.tile, tiles_of(launch.tile, m, n), k, call.sms)
+    at_a_time = call.sms // launch.tile.ctas
+    parts = parts_of(launch.tile, tiles_of(launch.tile, m, n), k, at_a_time)
     if launch.split_k not in ((), (parts,)):
         raise Wrong(f"K comes in {launch.split_k} parts, {parts} are to be\n{call}")
     try:
@@ -167,6 +173,7 @@ def _serving(plan: Plan, call: _Call) -> Iterator[int]:
             and schedule.unit in (None, call.gpu.unit)
             and row.runs_on(call.gpu, plan.product)
             and _holds(row, call.sizes)
+            and row.tile.ctas <= (call.sms if call.clusters else 1)
             and tiles_of(row.tile, *call.sizes[:2]) <= MOST
             and (not row.full or _fills(row.tile, call))
             and all(
@@ -216,10 +223,15 @@ def gpus(module: ModuleType) -> Iterator[Callable[[_Call], None]]:
         known["compute_capability"] = call.gpu.architecture
         known["num_sms"] = call.sms
         known["shared_memory"] = call.gpu.shared_per_block
+        for one in launching:
+            one.CLUSTERS = call.clusters
 
     package = package_of(module)
     folder = [one for name, one in sys.modules.items() if name.startswith(package)]
+    launching: list[Any] = [one for one in folder if hasattr(one, "CLUSTERS")]
     with ExitStack() as stack:
+        for one in launching:
+            stack.enter_context(patch.object(one, "CLUSTERS", True))
         for one in folder:
             for name in ("compute_capability", "num_sms", "shared_memory"):
                 if hasattr(one, name):

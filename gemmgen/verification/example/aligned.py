@@ -109,9 +109,7 @@ def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
         boxes = tile.launched.boxes(matrix.stored_axes, shared, beside)
         for suffix, box in zip(("_desc", "_rest_desc"), boxes, strict=False):
             halves = [int(axis == shared) for axis in matrix.stored_axes] * clusters
-            described = _descriptor(
-                box, dtypes[matrix.name], kernel.is_gluon(), halves
-            )
+            described = _descriptor(box, dtypes[matrix.name], kernel.is_gluon(), halves)
             types[f"{matrix.name}{suffix}"] = described
     return types
 

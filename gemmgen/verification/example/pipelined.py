@@ -37,6 +37,9 @@ _COLUMNS = {1: 72, 2: 208, 3: 96}
 _SPLIT = {1: (20, 40), 2: (2, 4), 3: (3, 1)}
 """By the same, the parts of K that it is tried with too, on so many SMs: with two
 programs for each part, of several tiles, and with more parts than SMs."""
+_CLUSTER, _SMS_OF_CLUSTERS = (2, 4 * _ROWS, 136), 4
+"""Groups of warps, columns and rows of a tile that two CTAs share, which each stores in
+parts of its own size, and the SMs of which two clusters take all."""
 _HALVED = 256
 """Columns of one product that are stored in two parts."""
 _LINE = 16
@@ -59,14 +62,16 @@ class Pipelined(Variant):
     @property
     def name(self) -> str:
         """The tile, its stages, the groups of warps that share it, the parts of K."""
-        told = f"{super().name}, {self.stages} stages, {self.value[0].warps} warps"
+        tile = self.value[0]
+        told = f"{super().name}, {self.stages} stages, {tile.warps} warps"
+        told += f" of {tile.ctas} CTAs" * (tile.ctas > 1)
         return f"{told}, K in {self.parts} parts" if self.parts > 1 else told
 
     @contextmanager
     def forced(self, module: ModuleType) -> Iterator[None]:
         """Make every launch use it, although there is no GPU that specializes."""
         table = runtime(module, "table")
-        anywhere = patch.object(table, "specializes", lambda *_: True)
+        anywhere = patch.multiple(table, specializes=lambda *_: True, CLUSTERS=True)
         walking = patch.object(table, "num_sms", lambda *_: self.sms)
         with anywhere, walking, super().forced(module):
             yield
@@ -120,6 +125,11 @@ def pipelined(plan: Plan, module: ModuleType) -> list[Pipelined]:
     whole += [
         replace(_small(plan, found[0], table[-1], *each), large=True) for each in large
     ]
+    if any(row.ctas > 1 for row in found):
+        groups, columns, rows = _CLUSTER
+        sides = _ALONG_M[groups] if plan.contraction.lhs.transposed else rows, columns
+        shared = _small(plan, found[0], table[-1], groups, *sides, ctas=2)
+        whole.append(replace(shared, sms=_SMS_OF_CLUSTERS))
     return whole + [
         _small(plan, found[0], table[-1], *each, *_SPLIT[each[0]]) for each in shapes
     ]
@@ -166,6 +176,7 @@ def _small(
     n: int,
     parts: int = 1,
     sms: int = 2,
+    ctas: int = 1,
 ) -> Pipelined:
     """The smallest such tile of so many groups; any tensor will do for the last row."""
     block = Block(m, n, _K_BYTES[groups] // plan.product.bytes)
@@ -178,6 +189,7 @@ def _small(
         split_k=parts,
         stages=_STAGES[groups],
         warps=4 * groups,
+        ctas=ctas,
     )
     rows = (tile, last._replace(sm=0))
     stages = _STAGES[groups]

@@ -105,9 +105,10 @@ def other_block(old: str, new: str) -> Edit:
 def other_barrier(function: str) -> Edit:
     """A call with another barrier of the same index."""
 
-    def changed(call: ast.Call, name: str) -> ast.expr:
+    def changed(call: ast.Call, name: str) -> ast.expr | None:
         index = ast.unparse(call.args[0])
-        return expression(f"{OTHER[name]}.index({index})")
+        other = OTHER.get(name)
+        return expression(f"{other}.index({index})") if other else None
 
     return _first_argument(function, changed)
 
@@ -115,7 +116,7 @@ def other_barrier(function: str) -> Edit:
 def next_stage(function: str) -> Edit:
     """The barrier after the one, or of the other consumer."""
 
-    def changed(call: ast.Call, name: str) -> ast.expr:
+    def changed(call: ast.Call, name: str) -> ast.expr | None:
         index = ast.unparse(call.args[0])
         other = f"({index} + 1) % STAGES" if name in ("full", "empty") else "0"
         return expression(f"{name}.index({other})")
@@ -124,14 +125,15 @@ def next_stage(function: str) -> Edit:
 
 
 def _first_argument(
-    function: str, changed: Callable[[ast.Call, str], ast.expr]
+    function: str, changed: Callable[[ast.Call, str], ast.expr | None]
 ) -> Edit:
     def edit(node: ast.AST) -> ast.AST | None:
         call = call_of(node, function)
         found = _indexed(call.args[0]) if call else None
-        if call is None or found is None:
+        first = changed(*found) if found else None
+        if call is None or first is None:
             return None
-        return ast.Call(call.func, [changed(*found), *call.args[1:]], call.keywords)
+        return ast.Call(call.func, [first, *call.args[1:]], call.keywords)
 
     return edit
 

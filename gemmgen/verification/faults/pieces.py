@@ -47,7 +47,10 @@ def _boxes() -> Iterator[tuple[str, Edit]]:
         "box cut along the other axis",
         replaced("piece.slice(at, SIDE, AXIS)", "piece.slice(at, SIDE, 1 - AXIS)"),
     )
-    for columns in ("columns_of(NUM_WGS)", "stored_of(BLOCK_M, BLOCK_N, SWAP_AB)"):
+    for columns in (
+        "columns_of(NUM_WGS)",
+        "stored_of(BLOCK_M, BLOCK_N, SWAP_AB, gl.num_ctas())",
+    ):
         yield "pieces of other sides", replaced(columns, f"{columns} // 2")
     yield (
         "pieces of other sides",

@@ -34,6 +34,7 @@ from gemmgen.verification.faults.edits import (
 from gemmgen.verification.faults.pieces import piece_families
 
 _SUM_WAIT = "wait_for_products"
+_WAIT_FOR_ALL, _ARRIVE_AT_ALL = "wait_for_all", "arrive_at_all"
 
 
 def pipeline_families() -> Iterator[tuple[str, Edit]]:
@@ -44,13 +45,14 @@ def pipeline_families() -> Iterator[tuple[str, Edit]]:
     yield from _sums()
     yield from _rings()
     yield from _tiles()
+    yield from _clusters()
     yield from piece_families()
 
 
 def _dropped() -> Iterator[tuple[str, Edit]]:
     for name, functions in (
-        ("wait for a barrier dropped", [WAIT]),
-        ("arrival dropped", [ARRIVE]),
+        ("wait for a barrier dropped", [WAIT, _WAIT_FOR_ALL]),
+        ("arrival dropped", [ARRIVE, _ARRIVE_AT_ALL]),
         ("bytes not expected", [EXPECT]),
         ("block not loaded", [*COPIES]),
         ("tile not stored", [*STORES]),
@@ -64,6 +66,7 @@ def _dropped() -> Iterator[tuple[str, Edit]]:
 def _barriers() -> Iterator[tuple[str, Edit]]:
     """Another barrier, phase, count or number of bytes."""
     yield "wait for the other phase", changed(WAIT, 1, "{} ^ 1")
+    yield "wait for the other phase", changed(_WAIT_FOR_ALL, 2, "{} ^ 1")
     yield "phase stands still", replaced("k_iter // STAGES & 1", "0")
     yield "phase stands still", replaced("wave & 1", "0")
     yield "phase stands still", replaced("turn // (1 + PINGPONG) & 1", "0")
@@ -74,8 +77,14 @@ def _barriers() -> Iterator[tuple[str, Edit]]:
     for function in (WAIT, ARRIVE):
         yield "barrier taken for another", other_barrier(function)
         yield "barrier of another stage", next_stage(function)
+    for function in (_WAIT_FOR_ALL, _ARRIVE_AT_ALL):
+        yield "barrier of another stage", changed(function, 1, "({} + 1) % STAGES")
     for filled, other, following in (
-        ("full.index(stage)", "empty.index(stage)", "full.index((stage + 1) % STAGES)"),
+        (
+            "full.index(stage)",
+            "empty[0].index(stage)",
+            "full.index((stage + 1) % STAGES)",
+        ),
         (
             "operand_full.index(consumer)",
             "operand_empty.index(consumer)",
@@ -90,7 +99,7 @@ def _barriers() -> Iterator[tuple[str, Edit]]:
         yield "barrier taken for another", replaced(filled, other)
         yield "barrier of another stage", replaced(filled, following)
     for count in ("{} + 1", "{} - 1"):
-        for function in ("barriers", "ring"):
+        for function in ("barriers", "ring", "stage_ring"):
             yield "barrier counts one more or less", changed(function, 1, count)
         yield "barrier counts one more or less", counted(count)
     for size in ("{} + 16", "{} // 2"):
@@ -103,10 +112,9 @@ def _moved() -> Iterator[tuple[str, Edit]]:
     waited = f"sums = {_SUM_WAIT}"
     for name, first, second in (
         ("stage read before its wait", f"{WAIT}(full", "= multiply_block("),
-        ("stage released before its wait", waited, f"{ARRIVE}(empty"),
-        ("stage released before its wait", waited, f"{ARRIVE}(read"),
-        ("stage expected before its wait", f"{WAIT}(empty", EXPECT),
-        ("stage filled before its wait", f"{WAIT}(empty", "k_iter += 1"),
+        ("stage released before its wait", waited, f"{_ARRIVE_AT_ALL}(empty"),
+        ("stage expected before its wait", f"{_WAIT_FOR_ALL}(empty", EXPECT),
+        ("stage filled before its wait", f"{_WAIT_FOR_ALL}(empty", "k_iter += 1"),
         ("operand loaded before its wait", f"{WAIT}(operand_empty", "load_pieces("),
         ("tile stored before the fence", FENCE, "store_piece("),
         ("tile written before the wait", f"{STORE_WAIT}(0)", FENCE),
@@ -167,11 +175,14 @@ def _rings() -> Iterator[tuple[str, Edit]]:
         ("operand_buffers", 1, consumers),
         ("result_buffers", 3, consumers),
         ("barriers", 0, consumers),
-        ("ring", 0, stages, consumers),
+        ("ring", 0, consumers),
+        ("stage_ring", 0, stages),
     ):
         for old, new in pairs:
             yield "ring allocated too short", shortened(function, place, old, new)
-    yield "ring allocated too short", replaced("[COUNT, 1]", "[COUNT - 1, 1]")
+    for shape in ("[COUNT, CTAS]", "[COUNT, 1]"):
+        short = shape.replace("COUNT", "COUNT - 1")
+        yield "ring allocated too short", replaced(shape, short)
 
 
 def _tiles() -> Iterator[tuple[str, Edit]]:
@@ -203,3 +214,12 @@ def _tiles() -> Iterator[tuple[str, Edit]]:
     yield "sum turned otherwise than kept", replaced(
         "(0, 4, 2, 1, 3, 5)", "(0, 3, 2, 4, 1, 5)"
     )
+
+
+def _clusters() -> Iterator[tuple[str, Edit]]:
+    """Two CTAs that are taken for one, or not asked before the other goes on."""
+    yield "cluster taken for one CTA", replaced("gl.num_ctas()", "1")
+    yield "other CTA not asked", replaced("len(empty)", "1")
+    yield "barrier of the wrong CTAs", replaced("[[1]]", "[[0]]")
+    yield "barrier of the wrong CTAs", replaced("[[0]]", "[[1]]")
+    yield "rows of the wrong CTA", replaced("[[1, 0]]", "[[0, 0]]")

@@ -22,7 +22,7 @@ from gemmgen.verification.gluon.registers import (
     Registers,
     summand,
 )
-from gemmgen.verification.gluon.shared import Access
+from gemmgen.verification.gluon.shared import Access, Sides
 from gemmgen.verification.gluon.views import View
 from gemmgen.verification.interpret.interpreter import factor
 
@@ -62,12 +62,12 @@ def multiply(
 ) -> Accumulator:
     """Have a product under way."""
     me, type_ = program.me, summand(total)
-    _fits(left, right, type_, me.warps)
+    _fits(left, right, type_, me.warps, program.ctas)
     moment = me.moment("products")
     for side in (left, right):
         if isinstance(side, View):
             access = Access("a product", moment, True)
-            side.block.read(access, me.clock, side.sides)
+            side.block.read(access, me.clock, side.held)
     product = Product(left, right, total, bool(adds), moment)
     me.products.append(product)
     if program.choices.reads_at_once():
@@ -108,7 +108,9 @@ class Store:
     def execute(self) -> None:
         """Read and write what lies there now, if that is not done yet."""
         if not self.done:
-            self.descriptor.store(self.corner, self.view.data)
+            held = self.view.held
+            corner = corner_of(self.corner, self.view, held)
+            self.descriptor.store(corner, self.view.block.part(held))
             self.done = True
 
 
@@ -120,7 +122,7 @@ def store(
     check_box(descriptor, view)
     moment = me.moment("stores")
     access = Access("a store to global memory", moment, True)
-    view.block.read(access, me.clock, view.sides)
+    view.block.read(access, me.clock, view.held)
     me.stores.append(Store(descriptor, corner, view, moment))
     if program.choices.reads_at_once():
         me.stores[-1].execute()
@@ -133,6 +135,16 @@ def wait_for_stores(program: Program, left: int) -> None:
         one = me.stores.popleft()
         one.execute()
         me.clock.learn(one.moment)
+
+
+def corner_of(corner: list[Any], view: View, held: Sides) -> list[int]:
+    """The coordinates of a CTA's part of a box at a corner."""
+    if len(corner) != len(held):
+        raise misused(f"{len(corner)} coordinates for {len(held)} axes")
+    return [
+        int(first) + part[0] - whole[0]
+        for first, part, whole in zip(corner, held, view.sides, strict=True)
+    ]
 
 
 def check_box(descriptor: Descriptor, view: View) -> None:
@@ -160,7 +172,7 @@ def _factor(side: Any) -> Any:
     return factor(handle, _TF32).astype(np.float32)
 
 
-def _fits(left: Any, right: View, total: Any, warps: int) -> None:
+def _fits(left: Any, right: View, total: Any, warps: int, ctas: int) -> None:
     """Raise `Misuse` unless wgmma can multiply these."""
     (rows, depth), (other, columns) = map(tuple, (left.shape, right.shape))
     layout = total.layout
@@ -173,7 +185,9 @@ def _fits(left: Any, right: View, total: Any, warps: int) -> None:
         raise misused(f"a sum in a layout that is not of {warps} warps of wgmma")
     wide, deep = layout.instr_shape[1:]
     bytes_of_k = deep * left.dtype.primitive_bitwidth // 8
-    if rows % (_ROWS * warps) or columns % wide or depth % deep or wide % 8:
+    if layout.halves != (ctas > 1):
+        raise misused(f"a sum of {ctas} CTAs has the layout {layout.cga_layout}")
+    if rows % (_ROWS * warps * ctas) or columns % wide or depth % deep or wide % 8:
         raise misused(f"wgmma of {layout.instr_shape} does not divide the product")
     if left.dtype != right.dtype or bytes_of_k != _INSTRUCTION_BYTES:
         raise misused(

@@ -13,10 +13,16 @@ from gemmgen.verification.gluon.misuse import misused
 
 @dataclass
 class Barrier:
-    """One barrier; `phase` counts those that are complete."""
+    """One barrier; `phase` counts those that are complete.
+
+    At one that CTAs have in common all `arrive_from` so many, and the first waits.
+    `each` has the same barrier of every CTA.
+    """
 
     number: int
     label: Callable[[], str]
+    arrive_from: int = 1
+    each: list["Barrier"] = field(default_factory=list)
     count: int = 0
     phase: int = 0
     missing: int = 0
@@ -36,7 +42,7 @@ class Barrier:
             raise misused(f"{self.label()} is initialized twice")
         if count < 1:
             raise misused(f"{self.label()} is initialized for {count} arrivals")
-        self.count = self.missing = count
+        self.count = self.missing = count * self.arrive_from
 
     def required(self) -> None:
         """Raise `Misuse` if nobody initialized it."""

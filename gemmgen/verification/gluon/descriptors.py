@@ -3,7 +3,6 @@
 Loads beyond an edge give zeros, stores there write nothing.
 """
 
-import math
 from typing import Any
 
 import numpy as np
@@ -42,36 +41,27 @@ class Descriptor:
         bits = host.base.detach().view(_BITS[host.base.element_size()])
         self.data: Any = bits.numpy().view(storage(self.dtype))
 
-    @property
-    def bytes(self) -> int:
-        """The bytes of a box; beyond the edges they count as well."""
-        return int(math.prod(self.block_shape) * self.data.itemsize)
-
-    def load(self, corner: list[Any]) -> Any:
-        """A box, with zeros beyond the edges."""
-        box = np.zeros(self.block_shape, self.data.dtype)
-        inside, within = self._overlap(corner)
+    def load(self, corner: list[int], shape: tuple[int, ...]) -> Any:
+        """A box or a CTA's part of one, with zeros beyond the edges."""
+        box = np.zeros(shape, self.data.dtype)
+        inside, within = self._overlap(corner, shape)
         box[within] = self.data[inside]
         return _to_tf32(box) if self.rounds else box
 
-    def store(self, corner: list[Any], box: Any) -> None:
-        """Write what of a box lies within the edges."""
+    def store(self, corner: list[int], box: Any) -> None:
+        """Write what of a box, or of a CTA's part of one, lies within the edges."""
         if self.data.shape[-1] * self.data.itemsize % _LINE:
             raise misused(
                 f"a store through a descriptor fills up {_LINE} bytes, and rows of "
                 f"{self.data.shape[-1]} elements end within them"
             )
-        inside, within = self._overlap(corner)
+        inside, within = self._overlap(corner, box.shape)
         self.data[inside] = box[within]
 
-    def _overlap(self, corner: list[Any]) -> tuple[Any, Any]:
+    def _overlap(self, corner: list[int], shape: tuple[int, ...]) -> tuple[Any, Any]:
         """What of the tensor a box covers, and where in the box that lies."""
-        if len(corner) != len(self.block_shape):
-            raise misused(f"{len(corner)} coordinates for {len(self.block_shape)} axes")
         inside, within = [], []
-        for first, size, most in zip(
-            map(int, corner), self.block_shape, self.data.shape, strict=True
-        ):
+        for first, size, most in zip(corner, shape, self.data.shape, strict=True):
             if not -_MOST <= first < _MOST:
                 raise misused(f"the coordinate {first} does not fit 32 bits")
             low, high = max(first, 0), max(min(first + size, most), max(first, 0))

@@ -77,12 +77,14 @@ class Interpreted:
         The same call again has another.
         """
 
-        def launch(*arguments: Any, num_warps: int = 4, **_options: Any) -> None:
+        def launch(
+            *arguments: Any, num_warps: int = 4, num_ctas: int = 1, **_options: Any
+        ) -> None:
             key = _key(arguments)
             _Last.times = _Last.times + 1 if key == _Last.key else 0
             _Last.key = key
             policy = POLICIES[(key + _Last.times) % len(POLICIES)]
-            self.run(grid, arguments, policy, key, num_warps)
+            self.run(grid, arguments, policy, key, num_warps, num_ctas)
 
         return launch
 
@@ -93,6 +95,7 @@ class Interpreted:
         policy: Policy,
         seed: int,
         warps: int = 4,
+        ctas: int = 1,
     ) -> None:
         """Run a grid, its programs one after the other."""
         names = inspect.signature(self.fn).parameters
@@ -100,7 +103,7 @@ class Interpreted:
         values = [_converted(self.fn, *each) for each in passed.items()]
         programs = interpreter.programs(self.fn, grid, passed, partition)
         for seeded, _ in enumerate(programs):
-            program = Program(Choices(policy, seed + seeded), warps)
+            program = Program(Choices(policy, seed + seeded), warps, ctas)
             enter(program)
             try:
                 self(*values)

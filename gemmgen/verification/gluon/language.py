@@ -53,7 +53,10 @@ class Module:
 
 
 class _BarrierLayout:
-    """The layout that tells an allocation of barriers."""
+    """The layout that tells an allocation of barriers, of each CTA or of all."""
+
+    def __init__(self, cga_layout: Sequence[Any] = ()) -> None:
+        self.cga_layout = [list(basis) for basis in cga_layout]
 
 
 def _allocate(dtype: Any, shape: Sequence[Any], layout: Any) -> Ring:
@@ -126,7 +129,8 @@ def _name(name: str, value: Any) -> None:
 
 
 def _init(barrier: Barrier, count: Any) -> None:
-    barrier.init(int(count))
+    for one in barrier.each:
+        one.init(int(count))
 
 
 def _wait(barrier: Barrier, phase: Any, pred: Any = True, deps: Any = ()) -> None:
@@ -134,6 +138,8 @@ def _wait(barrier: Barrier, phase: Any, pred: Any = True, deps: Any = ()) -> Non
         return
     barrier.required()
     program, parity = _Running.program, int(phase)
+    if barrier.arrive_from > 1 and program.me.cta:
+        return  # the first CTA waits
     if parity not in (0, 1):
         raise misused(f"a wait for {barrier.label()} has the parity {parity}")
     if program.turns is None:
@@ -166,16 +172,22 @@ def _load(
     barrier: Barrier,
     view: View,
     pred: Any = True,
+    multicast: bool = False,
 ) -> None:
     if not pred:
         return
     program = _Running.program
     barrier.required()
     asynchronous.check_box(descriptor, view)
-    access = Access("a load from global memory", barrier.end, True)
-    view.block.write(access, program.me.clock, view.sides)
-    place = view.block, view.sides
-    program.load(Load(descriptor, list(corner), *place, barrier, barrier.phase))
+    ctas = [program.me.cta]
+    if multicast and view.held == view.sides:  # the first CTA loads for all
+        ctas = [] if program.me.cta else list(range(program.ctas))
+    first = asynchronous.corner_of(list(corner), view, view.held)
+    for cta in ctas:
+        block, bar = view.block.each[cta], barrier.each[cta]
+        access = Access("a load from global memory", bar.end, True)
+        block.write(access, program.me.clock, view.held)
+        program.load(Load(descriptor, first, block, view.held, bar, bar.phase))
     program.pause()
 
 
@@ -255,6 +267,7 @@ GL = Module(
     arange=_arange,
     convert_layout=_convert,
     static_range=range,
+    num_ctas=lambda: _Running.program.ctas,
     warp_specialize=_warp_specialize,
 )
 

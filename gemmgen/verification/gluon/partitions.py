@@ -28,10 +28,16 @@ def _closed() -> threading.Lock:
 
 
 class Partition:
-    """Warps with one part of a program: what they know and have under way."""
+    """Warps with one part of a program: what they know and have under way.
 
-    def __init__(self, number: int, name: str, warps: int, clock: Clock) -> None:
+    They are of one CTA if the program is a cluster.
+    """
+
+    def __init__(
+        self, number: int, name: str, warps: int, clock: Clock, cta: int = 0
+    ) -> None:
         self.number = number
+        self.cta = cta
         self.name = name
         self.warps = warps
         self.clock = Clock(clock)

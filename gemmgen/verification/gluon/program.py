@@ -1,4 +1,8 @@
-"""One program of a grid: its shared memory, its barriers, and the loads under way."""
+"""One program of a grid: its shared memory, its barriers, and the loads under way.
+
+A program may be a cluster of CTAs: partitions of each run side by side, with shared
+memory and barriers of their own.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +23,7 @@ class Load:
     """A box on its way to shared memory, and the phase in which it was asked for."""
 
     descriptor: Descriptor
-    corner: list[Any]
+    corner: list[int]
     block: Block
     sides: Sides
     barrier: Barrier
@@ -27,15 +31,17 @@ class Load:
 
     def land(self) -> None:
         """Arrive, and tell the barrier."""
-        self.block.part(self.sides)[...] = self.descriptor.load(self.corner)
-        self.barrier.land(self.descriptor.bytes, self.phase)
+        place = self.block.part(self.sides)
+        place[...] = self.descriptor.load(self.corner, place.shape)
+        self.barrier.land(place.nbytes, self.phase)
 
 
 class Program:
     """What the language's functions need to know of the program that runs."""
 
-    def __init__(self, choices: Choices, warps: int) -> None:
+    def __init__(self, choices: Choices, warps: int, ctas: int = 1) -> None:
         self.choices = choices
+        self.ctas = ctas
         self.kernel = Partition(0, "the kernel", warps, Clock())
         self.blocks: list[Block] = []
         self.barriers: list[Barrier] = []
@@ -59,18 +65,29 @@ class Program:
         warps: Sequence[int],
         bodies: Sequence[Callable[[], Any]],
     ) -> None:
-        """Run partitions to their ends; what they do is known afterwards."""
+        """Run partitions of every CTA to their ends; what they do is known then."""
         if self.turns:
             raise misused("warp_specialize within warp_specialize")
         parts = [
-            Partition(number, name, each, self.kernel.clock)
+            Partition(
+                cta * len(names) + number,
+                name + self.whose(cta),
+                each,
+                self.kernel.clock,
+                cta,
+            )
+            for cta in range(self.ctas)
             for number, (name, each) in enumerate(zip(names, warps, strict=True))
         ]
         self.turns = Turns(parts, self.choices, partial(self._land, None), self._idle)
-        self.turns.run([partial(self._to_its_end, body) for body in bodies])
+        self.turns.run([partial(self._to_its_end, body) for body in bodies] * self.ctas)
         self.turns = None
         for one in parts:
             self.kernel.clock.join(one.clock)
+
+    def whose(self, cta: int) -> str:
+        """Of which CTA something is, in a cluster."""
+        return f" of CTA {cta}" if self.ctas > 1 else ""
 
     def _to_its_end(self, body: Callable[[], Any]) -> None:
         body()

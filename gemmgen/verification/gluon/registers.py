@@ -17,11 +17,17 @@ class Products:
     version: Any
     warps_per_cta: Any
     instr_shape: Any
+    cga_layout: Any = ()
 
     @property
     def warps(self) -> int:
         """The warps that share it."""
         return int(np.prod(self.warps_per_cta))
+
+    @property
+    def halves(self) -> bool:
+        """Whether two CTAs have half of its rows each."""
+        return list(self.cga_layout) == [[1, 0]]
 
 
 @dataclass(frozen=True)

@@ -58,11 +58,17 @@ class Use:
 
 @dataclass(eq=False)
 class Block:
-    """One block of shared memory, of which parts may be written one by one."""
+    """One block of shared memory, of which parts may be written one by one.
+
+    In a cluster a block is as large as for all CTAs, each of which has `own` of it.
+    `each` has the same block of every CTA.
+    """
 
     label: Callable[[], str]
     data: Any
     filled: Any
+    own: Sides
+    each: list["Block"] = field(default_factory=list)
     writes: list[Use] = field(default_factory=list)
     reads: list[Use] = field(default_factory=list)
 
@@ -123,8 +129,20 @@ def _slices(sides: Sides) -> tuple[slice, ...]:
     return tuple(slice(start, end) for start, end in sides)
 
 
-def new_block(label: Callable[[], str], shape: tuple[int, ...], kind: Any) -> Block:
+def both(one: Sides, other: Sides) -> Sides:
+    """What lies in two parts."""
+    return tuple(
+        (max(first), max(*first, min(last)))
+        for first, last in (
+            tuple(zip(*pair, strict=True)) for pair in zip(one, other, strict=True)
+        )
+    )
+
+
+def new_block(
+    label: Callable[[], str], shape: tuple[int, ...], kind: Any, own: Sides
+) -> Block:
     """A block of which nothing is known."""
-    block = Block(label, np.empty(shape, kind), np.zeros(shape, bool))
+    block = Block(label, np.empty(shape, kind), np.zeros(shape, bool), own)
     block.spoil(tuple((0, size) for size in shape))
     return block

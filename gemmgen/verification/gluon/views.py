@@ -1,6 +1,7 @@
 """Shared memory as kernels see it: allocations, views of their blocks, barriers."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,14 @@ from gemmgen.verification.gluon.descriptors import storage
 from gemmgen.verification.gluon.misuse import misused
 from gemmgen.verification.gluon.program import Program
 from gemmgen.verification.gluon.registers import Registers
-from gemmgen.verification.gluon.shared import Access, Block, Sides, new_block
+from gemmgen.verification.gluon.shared import Access, Block, Sides, both, new_block
 
 
 class Ring:
-    """An allocation: as many blocks, or barriers, as its first index counts."""
+    """An allocation: as many blocks, or barriers, as its first index counts.
+
+    Each CTA of a cluster has its own.
+    """
 
     def __init__(
         self, program: Program, dtype: Any, shape: list[Any], layout: Any
@@ -25,22 +29,28 @@ class Ring:
         self.dtype = dtype
         self.layout = layout
         self.shape = (count, *sizes)
-        self.parts: list[Any] = []
-        for number in range(count):
-            self.parts.append(self._part(number))
+        self.parts: list[list[Any]] = [self._parts(number) for number in range(count)]
 
-    def _part(self, number: int) -> Block:
-        block = new_block(
-            lambda: f"{self.name}[{number}]", self.shape[1:], storage(self.dtype)
-        )
-        self.program.blocks.append(block)
-        return block
+    def _parts(self, number: int) -> list[Any]:
+        """A block for each CTA."""
+        blocks: list[Block] = []
+        for cta in range(self.program.ctas):
+            own = _own_part(self.layout, self.shape[1:], cta)
+            label = partial(self._label, number, cta)
+            block = new_block(label, self.shape[1:], storage(self.dtype), own)
+            block.each = blocks
+            blocks.append(block)
+        self.program.blocks += blocks
+        return blocks
+
+    def _label(self, number: int, cta: int) -> str:
+        return f"{self.name}[{number}]{self.program.whose(cta)}"
 
     def _found(self, index: Any) -> Any:
         at = int(index)
         if not 0 <= at < len(self.parts):
             raise misused(f"{self.name}[{at}] is beyond its {len(self.parts)} parts")
-        return self.parts[at]
+        return self.parts[at][self.program.me.cta]
 
     def index(self, index: Any) -> Any:
         """One of its blocks."""
@@ -49,12 +59,24 @@ class Ring:
 
 
 class Barriers(Ring):
-    """An allocation of barriers."""
+    """An allocation of barriers: of each CTA, or one that all have in common."""
 
-    def _part(self, number: int) -> Any:
-        barrier = Barrier(len(self.program.barriers), lambda: f"{self.name}[{number}]")
-        self.program.barriers.append(barrier)
-        return barrier
+    def _parts(self, number: int) -> list[Any]:
+        ctas, bases = self.program.ctas, self.layout.cga_layout
+        common = bases == [[0]]
+        if len(bases) != ctas - 1 or self.shape[1:] != (1 if common else ctas,):
+            raise misused(
+                f"barriers of {ctas} CTAs have the shape {list(self.shape)} and the "
+                f"layout {bases}"
+            )
+        found: list[Barrier] = []
+        for cta in range(1 if common else ctas):
+            label = partial(self._label, number, cta)
+            barrier = Barrier(len(self.program.barriers), label, ctas if common else 1)
+            barrier.each = found
+            found.append(barrier)
+            self.program.barriers.append(barrier)
+        return found * ctas if common else found
 
     def index(self, index: Any) -> Any:
         """One of them."""
@@ -87,6 +109,11 @@ class View:
         return self.ring.dtype
 
     @property
+    def held(self) -> Sides:
+        """What of it the CTA has."""
+        return both(self.sides, self.block.own)
+
+    @property
     def data(self) -> Any:
         """What it holds now."""
         return self.block.part(self.sides).transpose(self.axes)
@@ -112,7 +139,7 @@ class View:
     def load(self, layout: Any) -> Registers:
         """What it holds, in registers."""
         me = self.ring.program.me
-        self.block.read(Access("a load", me.access(), False), me.clock, self.sides)
+        self.block.read(Access("a load", me.access(), False), me.clock, self.held)
         # A copy: what is in registers stays when the block is written again.
         return Registers(np.array(self.data, order="C"), self.dtype, layout)
 
@@ -129,5 +156,15 @@ class View:
             )
         me = self.ring.program.me
         access = Access("a store", me.access(), False)
-        self.block.write(access, me.clock, self.sides)
+        self.block.write(access, me.clock, self.held)
         self.data[...] = value.handle.data.reshape(self.shape)
+
+
+def _own_part(layout: Any, shape: tuple[int, ...], cta: int) -> Sides:
+    """Of a block the half that a CTA of two has, or all if both have the same."""
+    bases = list(getattr(layout, "cga_layout", None) or [])
+    halved = [axis for basis in bases for axis, step in enumerate(basis) if step]
+    return tuple(
+        (cta * size // 2, (cta + 1) * size // 2) if axis in halved else (0, size)
+        for axis, size in enumerate(shape)
+    )

@@ -135,6 +135,9 @@ _TUNED = Tuning(
                 parse_tile("warp_specialized 72x64x64 k2fill s8 w4"): Cost(
                     0.05, 1.5, 3.0, 5e-5
                 ),
+                parse_tile("warp_specialized 192-256x256x64 c2 s4 w8"): Cost(
+                    0.65, 1.6, 6.9, 4e-5
+                ),
             },
         )
     },
