@@ -98,8 +98,8 @@ def _waves(told: Argument) -> Iterator[str]:
         f"wave{'s' * (waves.turns > 1)}, {waves.together} at a time on each"
     )
     yield (
-        f"in the last wave {waves.last} {short} work, {waves.idle:.1%} are idle; over all "
-        f"waves {waves.busy:.1%} are busy"
+        f"in the last wave {waves.last} {short} work, {waves.idle:.1%} are idle; over "
+        f"all waves {waves.busy:.1%} are busy"
     )
     if waves.inside < 1:
         yield f"{waves.inside:.1%} of the tiles' area is inside the result"

@@ -9,8 +9,8 @@ from triton.language.extra import libdevice
 
 from .support import INTERPRETED
 
-# Triton 3.8 renamed these two, and 3.9 has no old names. Since then all CTAs of a cluster
-# can arrive at a barrier of one, without which none can load for the others.
+# Triton 3.8 renamed these two, and 3.9 has no old names. Since then CTAs of a cluster
+# can arrive at a barrier of another, without which none can load for all.
 CLUSTERS = hasattr(tma, "async_load")
 if CLUSTERS:
     tma_load, tma_store = tma.async_load, tma.async_store

@@ -5,14 +5,16 @@ memory of both (multicast), by the first CTA, once both have emptied the stage. 
 has such loads since 3.8.
 """
 
+from typing import Any
+
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
 # Triton 3.8 has these two; 3.9 has the CTAs of a cluster meet by itself.
-fence_barriers = getattr(mbarrier, "fence_init_release_cluster", None)
-meet = getattr(getattr(hopper, "cluster", None), "barrier", None)
+fence_barriers: Any = getattr(mbarrier, "fence_init_release_cluster", None)
+meet: Any = getattr(getattr(hopper, "cluster", None), "barrier", None)
 MEETS = gl.constexpr(fence_barriers is not None and meet is not None)
 
 
@@ -40,7 +42,7 @@ def wait_for_all(empty, stage, phase):
 
 @gluon.jit
 def arrive_at_all(empty, stage, pred=True):
-    """Tell this CTA's producer that a stage is empty, and the one that loads for all."""
+    """Tell this CTA's producer that a stage is empty, and the one of the cluster."""
     for i in gl.static_range(len(empty)):
         mbarrier.arrive(empty[i].index(stage), pred=pred)
 
