@@ -34,7 +34,7 @@ ARGUMENTS = ("M", "N", "K", "SPLIT_K", "ALIGN", "INDEX")
 
 
 def launched(plan: Plan, module: Any, sizes: tuple[int, int, int]) -> Any:
-    call = tile_choice._Call(TARGETS["sm_90"], 132, sizes, "whole")
+    call = tile_choice._Call(TARGETS["sm_90"], 132, sizes, "whole", True)
     with tile_choice.gpus(module) as tell:
         tell(call)
         return tile_choice._chosen(plan, module, call)

@@ -144,7 +144,7 @@ def test_no_tile_that_is_kept_would_better_be_another() -> None:
         key=lambda tile: loss([tiles[0], first, tile]),
     )
     assert choice.grown([tiles[0], first], tiles[3:], 3) == [tiles[0], first, third]
-    kept = choice.exchanged(tiles[:3])
+    kept = choice.exchanged(tiles[:3], tiles)
     assert loss(kept) < loss(tiles[:3]) and len({*kept}) == 3
     for place in range(3):
         for other in tiles:

@@ -296,7 +296,7 @@ def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -
 def test_measured_times_are_those_of_the_tuning_file() -> None:
     measured = TUNINGS[0].kernels["linear_bf16"].times
     one = argued("linear_bf16", next(iter(measured)))
-    assert one.choice.source == "the least predicted time of 16 tiles with costs"
+    assert one.choice.source == "the least predicted time of 17 tiles with costs"
     times = measured[next(iter(measured))]
     assert one.prediction.measured == times[parse_tile(one.choice.tile)]
     assert any(

@@ -100,7 +100,8 @@ def block_cost(
     are written to shared memory once and read once.
     """
     rates, schedule = target.rates, schedule_of(tile)
-    clusters, tile = tile, tile.of_cta
+    served = 0.0 if schedule.memory_bound else _served(tile, product, starts)
+    tile = tile.of_cta
     rows, columns = sides(tile, product)
     by = instruction(tile, product, target)
     rows = max(rows, _UNIT_ROWS.get(by, 1))
@@ -115,8 +116,6 @@ def block_cost(
     if min(starts) < SECTOR:
         loaded = round(loaded * (1 + SECTOR / line))
     bandwidth = rates.l2_bandwidth * (_IN_STEP if joint else 1)
-    served = 0.0 if schedule.memory_bound else _served(clusters, product, starts)
-    served /= clusters.ctas
     width = math.gcd(_WHOLE, *(start // product.bytes for start in starts))
     if schedule.described or schedule.memory_bound:
         width = _WHOLE
@@ -133,12 +132,15 @@ def block_cost(
 
 
 def _served(tile: Tile, product: Product, starts: tuple[int, int]) -> float:
-    """Bytes of a block; those that do not fill lines as many as L2 serves meanwhile."""
+    """Bytes of a block; those that do not fill lines as many as L2 serves meanwhile.
+
+    Of a CTA of a cluster, which shares them.
+    """
     rows = 0.0
     for side, start in zip((tile.m, product.rights * tile.n), starts, strict=True):
         two, five = cut(start)
         rows += side * (1 + two * (_TWO_LINES - 1) + five * (_FIVE_SECTORS - 1))
-    return rows * tile.k * product.bytes
+    return rows / tile.ctas * tile.k * product.bytes
 
 
 def _fma_slowdown(tile: Tile, product: Product) -> float:

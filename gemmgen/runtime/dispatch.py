@@ -94,8 +94,9 @@ class KernelArguments:
         passed = list(given)
         for at, along, rest in self.via_tma:
             boxes, halves = self.moved(tile, along, at > 1) if tile else ((), ())
-            boxes += (None,) * (1 + rest - len(boxes))
-            passed[at] = TmaArg(given[at], boxes, self.to_tf32 and at < 2, halves)
+            missing = (None,) * (1 + rest - len(boxes))
+            to_tf32 = self.to_tf32 and at < 2
+            passed[at] = TmaArg(given[at], boxes + missing, to_tf32, halves)
         arguments = tuple(passed), tuple(values), self.splits
         return Launch(self.kernel, tile, device, sizes, grid, *arguments)
 

@@ -40,7 +40,7 @@ one column, H100)."""
 ROUGH = Grid((1, 32, 128, 512, 2048, ANY), (512, 2048, ANY), (1024, ANY))
 """Fewer, where rows are not aligned, and where a schedule's Triton is not there."""
 
-_PRICE = 1.0
+_PRICE = 0.9
 """What a row must save, in times of a class."""
 
 _LINE = 64

@@ -96,8 +96,7 @@ def multiply(
     PINGPONG: gl.constexpr = NUM_WGS == 1
     WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
     sums = zero_sums(ROWS, COLUMNS, NUM_WGS, left_smem.dtype)
-    OWN: gl.constexpr = ROWS // gl.num_ctas()
-    STEPS: gl.constexpr = steps_of(OWN, COLUMNS, NUM_WGS, left_smem.dtype, BLOCK_K)
+    STEPS: gl.constexpr = steps_of(ROWS, COLUMNS, NUM_WGS, left_smem.dtype, BLOCK_K)
     HELD: gl.constexpr = STEPS if LEFT_IN_REGISTERS else STEPS - 1
     BEFORE: gl.constexpr = 0 if LEFT_IN_REGISTERS else STAGES - 1
     k_blocks = tl.cdiv(K, BLOCK_K)
@@ -109,8 +108,8 @@ def multiply(
         block = side(left_smem.index(stage * NUM_WGS + WG), LEFT_K_MAJOR)
         read = (k_iter + BEFORE) % STAGES
         sums = multiply_block(
-            block, right_smem, stage, sums, k > 0, empty, read, STEPS, HELD,
-            RIGHT_K_MAJOR,
+            block, right_smem, stage, sums, k > 0, empty, read,
+            STEPS, HELD, RIGHT_K_MAJOR,
         )  # fmt: skip
         k_iter += 1
     if not LEFT_IN_REGISTERS:

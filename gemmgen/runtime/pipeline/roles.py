@@ -93,6 +93,7 @@ def run_consumer(passed, CONSUMER: gl.constexpr):
 @gluon.jit
 def run_roles(consumer, producer, NUM_WGS: gl.constexpr):
     """Run the roles concurrently; the first has the kernel's own four warps."""
+    open_cluster()
     if NUM_WGS == 3:
         gl.warp_specialize([  # roles; warps and registers of all but the first
             (run_consumer, (consumer, 0)),
@@ -106,6 +107,7 @@ def run_roles(consumer, producer, NUM_WGS: gl.constexpr):
             (run_consumer, (consumer, 1)),
             (produce, producer),
         ], [4, 4], [240, 24])  # fmt: skip
+    close_cluster()
 
 
 @gluon.jit
@@ -134,7 +136,6 @@ def specialize(
     )  # fmt: skip
     full, empty = stage_ring(STAGES, NUM_WGS)
     order = barriers(CONSUMERS, NUM_WGS == 1)
-    open_cluster()
     run_roles(
         (
             finish_part, given, (a_smem, b_smem, full, empty, order), loaded,
@@ -149,4 +150,3 @@ def specialize(
             A_K_MAJOR, B_K_MAJOR, SWAPS,
         ), NUM_WGS,
     )  # fmt: skip
-    close_cluster()

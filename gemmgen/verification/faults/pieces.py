@@ -57,11 +57,6 @@ def _boxes() -> Iterator[tuple[str, Edit]]:
         replaced("PARTS[0]", "PARTS[-1]"),
     )
     yield "pieces along the other axis", replaced("1 - K_MAJOR", "K_MAJOR")
-    for tensor in "AB":
-        yield (
-            "pieces along the other axis",
-            replaced(f"1 - {tensor}_K_MAJOR", f"{tensor}_K_MAJOR"),
-        )
 
 
 def _places() -> Iterator[tuple[str, Edit]]:

@@ -77,8 +77,6 @@ def _barriers() -> Iterator[tuple[str, Edit]]:
     for function in (WAIT, ARRIVE):
         yield "barrier taken for another", other_barrier(function)
         yield "barrier of another stage", next_stage(function)
-    for function in (_WAIT_FOR_ALL, _ARRIVE_AT_ALL):
-        yield "barrier of another stage", changed(function, 1, "({} + 1) % STAGES")
     for filled, other, following in (
         (
             "full.index(stage)",
@@ -217,9 +215,14 @@ def _tiles() -> Iterator[tuple[str, Edit]]:
 
 
 def _clusters() -> Iterator[tuple[str, Edit]]:
-    """Two CTAs that are taken for one, or not asked before the other goes on."""
+    """Two CTAs that are taken for one, or not asked before the other goes on.
+
+    And what one has of barriers and sums.
+    """
     yield "cluster taken for one CTA", replaced("gl.num_ctas()", "1")
     yield "other CTA not asked", replaced("len(empty)", "1")
+    for function in (_WAIT_FOR_ALL, _ARRIVE_AT_ALL):
+        yield "barrier of another stage", changed(function, 1, "({} + 1) % STAGES")
     yield "barrier of the wrong CTAs", replaced("[[1]]", "[[0]]")
     yield "barrier of the wrong CTAs", replaced("[[0]]", "[[1]]")
     yield "rows of the wrong CTA", replaced("[[1, 0]]", "[[0, 0]]")
