@@ -72,16 +72,18 @@ class Verification:
         return "\n\n".join([*parts, last])
 
     def _notes(self) -> list[str]:
-        """What is no fault, some lines a check."""
-        told = []
+        """What is no fault, some lines a check; the same of several kernels once."""
+        told: dict[str, list[str]] = {}
         for outcome in self.outcomes:
-            lines = [
-                f"{outcome.kernel}: {note}" for note in outcome.notes[:_MOST_NOTES]
-            ]
-            more = len(outcome.notes) - len(lines)
-            said = f"{outcome.kernel}: and {more} more such tiles, with --format json"
-            told += [*lines, said] if more else lines
-        return ["\n".join(["no faults, but worth a note:", *told])] if told else []
+            for note in outcome.notes[:_MOST_NOTES]:
+                told.setdefault(note, []).append(outcome.kernel)
+        lines = [f"{_named(kernels)}: {note}" for note, kernels in told.items()]
+        lines += [
+            f"{outcome.kernel}: and {more} more such tiles, with --format json"
+            for outcome in self.outcomes
+            if (more := len(outcome.notes) - _MOST_NOTES) > 0
+        ]
+        return ["\n".join(["no faults, but worth a note:", *lines])] if lines else []
 
     def _limits(self) -> Iterator[str]:
         """What no kernel's row tells: how far the run went, and how to go on."""
@@ -170,6 +172,12 @@ def _junit_case(outcome: Outcome) -> Element:
         kind = "failure" if outcome.status == "failed" else "error"
         SubElement(case, kind, message=outcome.status).text = outcome.detail
     return case
+
+
+def _named(kernels: Sequence[str]) -> str:
+    """Some kernels, by the name of the first."""
+    others = len(kernels) - 1
+    return f"{kernels[0]} and {others} more" if others else kernels[0]
 
 
 def _row(kernel: str, outcomes: Sequence[Outcome]) -> dict[str, str]:

@@ -185,8 +185,6 @@ def _fits(left: Any, right: View, total: Any, warps: int, ctas: int) -> None:
         raise misused(f"a sum in a layout that is not of {warps} warps of wgmma")
     wide, deep = layout.instr_shape[1:]
     bytes_of_k = deep * left.dtype.primitive_bitwidth // 8
-    if layout.halves != (ctas > 1):
-        raise misused(f"a sum of {ctas} CTAs has the layout {layout.cga_layout}")
     if rows % (_ROWS * warps * ctas) or columns % wide or depth % deep or wide % 8:
         raise misused(f"wgmma of {layout.instr_shape} does not divide the product")
     if left.dtype != right.dtype or bytes_of_k != _INSTRUCTION_BYTES:

@@ -14,6 +14,7 @@ from gemmgen.verification.gluon.descriptors import Descriptor
 from gemmgen.verification.gluon.language import (
     device_function,
     enter,
+    finish,
     partition,
     stand_ins,
 )
@@ -109,7 +110,7 @@ class Interpreted:
                 self(*values)
             except Exception as error:
                 raise cause(error) from error
-            program.finish()
+            finish(program)
 
 
 def _converted(fn: Any, name: str, value: Any) -> Any:

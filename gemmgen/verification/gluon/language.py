@@ -15,11 +15,12 @@ from gemmgen.verification.gluon.descriptors import Descriptor, storage
 from gemmgen.verification.gluon.misuse import Unsupported, frame_here, frames, misused
 from gemmgen.verification.gluon.program import Load, Program
 from gemmgen.verification.gluon.shared import Access
-from gemmgen.verification.gluon.views import Barriers, Ring, View
+from gemmgen.verification.gluon.views import BarrierLayout, Barriers, Ring, View
 
-_REGISTERS = 65536
-"""Of an SM; a thread takes 24 to 256 of them, in eights."""
-_LANES = 32
+_MEETS = hasattr(real_hopper.mbarrier, "fence_init_release_cluster") and hasattr(
+    getattr(real_hopper, "cluster", None), "barrier"
+)
+"""Whether CTAs have to meet where they begin and end: those of 3.9 do by themselves."""
 
 
 class _Running:
@@ -52,24 +53,19 @@ class Module:
         raise Unsupported(f"the interpreter of Gluon has no {self._name}.{name}")
 
 
-class _BarrierLayout:
-    """The layout that tells an allocation of barriers, of each CTA or of all."""
-
-    def __init__(self, cga_layout: Sequence[Any] = ()) -> None:
-        self.cga_layout = [list(basis) for basis in cga_layout]
-
-
 def _allocate(dtype: Any, shape: Sequence[Any], layout: Any) -> Ring:
-    kind = Barriers if isinstance(layout, _BarrierLayout) else Ring
+    kind = Barriers if isinstance(layout, BarrierLayout) else Ring
     return kind(_Running.program, dtype, list(shape), layout)
 
 
 def _zeros(shape: Sequence[Any], dtype: Any, layout: Any) -> registers.Registers:
     sizes = tuple(map(int, shape))
+    registers.check_halves(layout, _Running.program.ctas)
     return registers.Registers(np.zeros(sizes, storage(dtype)), dtype, layout)
 
 
 def _convert(value: registers.Registers, layout: Any) -> registers.Registers:
+    registers.check_halves(layout, _Running.program.ctas)
     return registers.Registers(value.handle.data, value.handle.dtype, layout)
 
 
@@ -83,26 +79,16 @@ def _warp_specialize(
     worker_registers: Sequence[int] | None = None,
 ) -> None:
     program = _Running.program
+    if _MEETS and program.ctas > 1 and program.steps != ["fence", "meet"]:
+        raise misused("CTAs of a cluster start before their barriers are known to all")
     _name_rings()
     warps = [program.kernel.warps, *worker_warps]
     if len(warps) != len(parts):
         raise misused(f"{len(parts)} partitions have warps for {len(warps)}")
     if worker_registers is not None:
-        _check_registers(warps, worker_registers)
+        registers.check_shares(warps, worker_registers)
     names = [f"{fn.__name__} ({number})" for number, (fn, _) in enumerate(parts)]
     program.fork(names, warps, [partial(fn, *values) for fn, values in parts])
-
-
-def _check_registers(warps: Sequence[int], workers: Sequence[int]) -> None:
-    if len(workers) != len(warps) - 1:
-        raise misused(f"{len(warps) - 1} workers have registers for {len(workers)}")
-    if any(each % 8 or not 24 <= each <= 256 for each in workers):
-        raise misused("registers of a thread are 24 to 256, in eights")
-    taken = sum(
-        _LANES * count * each for count, each in zip(warps[1:], workers, strict=True)
-    )
-    if _REGISTERS - taken < _LANES * warps[0] * 24:
-        raise misused("the workers leave no registers to the others")
 
 
 def _name_rings() -> None:
@@ -126,6 +112,17 @@ def _name(name: str, value: Any) -> None:
         return
     for number, one in enumerate(value):
         _name(f"{name}[{number}]", one)
+
+
+def _step(name: str, **_options: Any) -> None:
+    _Running.program.steps.append(name)
+
+
+def finish(program: Program) -> None:
+    """Raise `Misuse` if something is left under way, or a CTA may end too early."""
+    if _MEETS and program.ctas > 1 and program.steps[2:] != ["meet"]:
+        raise misused("a CTA may end while the other one arrives at its barriers")
+    program.finish()
 
 
 def _init(barrier: Barrier, count: Any) -> None:
@@ -234,12 +231,14 @@ TL = Module(
 )
 MBARRIER = Module(
     "mbarrier",
-    MBarrierLayout=_BarrierLayout,
+    MBarrierLayout=BarrierLayout,
     init=_init,
     wait=_wait,
     expect=_expect,
     arrive=_arrive,
+    fence_init_release_cluster=partial(_step, "fence"),
 )
+CLUSTER = Module("cluster", barrier=partial(_step, "meet"))
 TMA = Module(
     "tma",
     async_load=_load,
@@ -291,6 +290,7 @@ def stand_ins() -> dict[int, Any]:
         (real_hopper, HOPPER),
         (real_hopper.mbarrier, MBARRIER),
         (real_hopper.tma, TMA),
+        (getattr(real_hopper, "cluster", None), CLUSTER),
     ]
     for real, module in pairs:
         found[id(real)] = module

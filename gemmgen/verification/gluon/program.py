@@ -46,6 +46,7 @@ class Program:
         self.blocks: list[Block] = []
         self.barriers: list[Barrier] = []
         self.loads: list[Load] = []
+        self.steps: list[str] = []
         self.turns: Turns | None = None
         self.names: Callable[[Any], str] = lambda _: "shared memory"
 

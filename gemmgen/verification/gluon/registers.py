@@ -1,5 +1,6 @@
 """Values in registers: blocks with a layout, and sums that are still being made."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,10 @@ import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
 from gemmgen.verification.gluon.misuse import misused
+
+_REGISTERS = 65536
+"""Of an SM; a thread takes 24 to 256 of them, in eights."""
+_LANES = 32
 
 
 @dataclass(frozen=True)
@@ -133,3 +138,22 @@ def summand(value: Any) -> Any:
     if not isinstance(value, (Registers, Accumulator)):
         raise misused("what a product is added to has no layout of wgmma")
     return value.type
+
+
+def check_shares(warps: Sequence[int], workers: Sequence[int]) -> None:
+    """Raise `Misuse` unless the registers that workers ask for can be theirs."""
+    if len(workers) != len(warps) - 1:
+        raise misused(f"{len(warps) - 1} workers have registers for {len(workers)}")
+    if any(each % 8 or not 24 <= each <= 256 for each in workers):
+        raise misused("registers of a thread are 24 to 256, in eights")
+    taken = sum(
+        _LANES * count * each for count, each in zip(warps[1:], workers, strict=True)
+    )
+    if _REGISTERS - taken < _LANES * warps[0] * 24:
+        raise misused("the workers leave no registers to the others")
+
+
+def check_halves(layout: Any, ctas: int) -> None:
+    """Raise `Misuse` unless CTAs of a cluster have their parts of a sum's rows."""
+    if isinstance(layout, Products) and layout.halves != (ctas > 1):
+        raise misused(f"a sum of {ctas} CTAs has the layout {layout.cga_layout}")

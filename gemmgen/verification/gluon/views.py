@@ -1,5 +1,6 @@
 """Shared memory as kernels see it: allocations, views of their blocks, barriers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -56,6 +57,13 @@ class Ring:
         """One of its blocks."""
         sides = tuple((0, size) for size in self.shape[1:])
         return View(self, self._found(index), sides, tuple(range(len(sides))))
+
+
+class BarrierLayout:
+    """The layout that tells an allocation of barriers, of each CTA or of all."""
+
+    def __init__(self, cga_layout: Sequence[Any] = ()) -> None:
+        self.cga_layout = [list(basis) for basis in cga_layout]
 
 
 class Barriers(Ring):

@@ -112,6 +112,12 @@ class Bench:
         return subject.remembering(self.module, launcher)
 
     @property
+    def kinds(self) -> list[Any]:
+        """A tile of each schedule, and one of a cluster."""
+        tiles = getattr(self.module, "TILES", ())
+        return list({(one.schedule, one.ctas): one for one in tiles}.values())
+
+    @property
     def parted(self) -> list[Any]:
         """A tile whose K comes in parts, read by pointers, if there is one."""
         tiles = getattr(self.module, "TILES", ())
@@ -151,10 +157,14 @@ class Bench:
 
     @contextmanager
     def only(self, tile: Any) -> Iterator[None]:
-        """With one tile of the table, which serves every call; nothing remembered."""
+        """With one tile of the table, which serves every call; nothing remembered.
+
+        One of a cluster under any Triton, since nothing is compiled.
+        """
         row = tile._replace(**subject.ANYWHERE)
         self.launcher = self.remembered(self.plain)
-        with patch.object(self.module.LAUNCHES, "tiles", (row,)):
+        clusters = patch.object(subject.runtime(self.module, "table"), "CLUSTERS", True)
+        with clusters, patch.object(self.module.LAUNCHES, "tiles", (row,)):
             yield
 
     def check(self, facts: Facts, call: Call, alive: list[Any]) -> Made:

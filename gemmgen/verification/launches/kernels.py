@@ -28,15 +28,17 @@ def kernels(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
 
 def _serves_schedules(bench: Bench) -> None:
     """Every schedule of the table is launched as it should be."""
-    tiles = getattr(bench.module, "TILES", ())
     bench.renew()
-    for row in {one.schedule: one for one in tiles}.values():
+    for row in bench.kinds:
         with bench.only(row):
             for _ in range(3):
                 call = bench.call(bench.usual)
                 for one in bench.check(bench.usual, call, []).launches:
                     if row.split_k > 1 and one.grid[1] != row.split_k:
                         raise Wrong(f"{row.split_k} parts of K are {one.grid[1]}")
+                    ctas = one.function.compiled.metadata.num_ctas
+                    if ctas != row.ctas:
+                        raise Wrong(f"a tile of {row.ctas} CTAs is launched in {ctas}")
                     group = named(one).get("GROUP_M", row.group_m)
                     if group != row.group_m:
                         raise Wrong(

@@ -139,7 +139,8 @@ def _check_programs(launched: Launched, values: Mapping[str, Any]) -> None:
         return
     tiles = math.ceil(values["M"] / values["BLOCK_M"])
     tiles *= math.ceil(values["N"] / values["BLOCK_N"])
-    if launched.grid[0] != min(tiles, max(1, PROCESSORS // launched.grid[1])):
+    at_a_time = PROCESSORS // launched.function.compiled.metadata.num_ctas
+    if launched.grid[0] != min(tiles, max(1, at_a_time // launched.grid[1])):
         raise Wrong(f"{launched.grid[0]} programs for {tiles} tiles")
 
 

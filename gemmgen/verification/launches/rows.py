@@ -64,7 +64,7 @@ def _relates(bench: Bench) -> None:
     bench.renew()
     for sizes in (*_FEW, *leading):
         _right(bench, bench.launcher, replace(bench.usual, rows=sizes, n=0))
-    for tile in {one.schedule: one for one in bench.module.TILES}.values():
+    for tile in bench.kinds:
         bench.renew()
         with bench.only(tile):
             launcher, decided = counting(bench)

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+import triton
+
 from gemmgen.cost.resources import instruction, shared_memory
 from gemmgen.hardware.targets import Target
+from gemmgen.runtime.device import CLUSTERS
 from gemmgen.schedules import described, schedule_of
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
@@ -66,10 +69,22 @@ class Compiled:
 def check_kernel(
     plan: Plan, module: ModuleType, part: Part = WHOLE
 ) -> Iterator[Compiled]:
-    """Compile the kernel of a generated module for its tiles and targets, or a part."""
+    """Compile the kernel of a generated module for its tiles and targets, or a part.
+
+    Those of clusters where this Triton launches such.
+    """
     for target, tile in part.of(plan.tiles):
+        if tile.ctas > 1 and not CLUSTERS:
+            continue
         kernel = jit_function(module, plan, tile.schedule)
         yield check_tile(plan, kernel, target, tile)
+
+
+def left_out(plan: Plan) -> tuple[str, ...]:
+    """What this Triton cannot compile of a kernel, as a note."""
+    clusters = any(tile.ctas > 1 for _, tile in plan.tiles)
+    told = f"tiles of clusters are not compiled, Triton {triton.__version__} has none"
+    return (told,) if clusters and not CLUSTERS else ()
 
 
 def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:

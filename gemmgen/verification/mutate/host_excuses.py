@@ -15,29 +15,26 @@ _STAYS_NAN = "what it is added to, or multiplied by, is NaN too"
 _WORDS = "it is refused all the same, in other words"
 _MENDED = "the verifier's interpreter is mended, and multiplies bf16"
 _EMPTY = "what is empty has the address 0, from which everything is apart"
-_ONE_BOX = "what lies in lines of 128 bytes is one box, of at most 256"
 _OTHER_PIECES = "the same in pieces, or in boxes, of other sizes"
 _NO_PROGRAM = "a grid without programs launches nothing"
 _OTHER_TORCH = "every torch that is served has it"
 _FOR_GOOD = "an operator is there as long as its process"
 _RACED = "a kernel that is autotuned takes no descriptors"
 _OWN_BUFFER = "a last part that could share a buffer has its own: more room is taken"
+_MET = "CTAs meet of Triton 3.8 alone, whose interpreter sees it"
 
 _SAME: dict[str, tuple[Same, ...]] = {
     **PATH,
     "_runtime/pipeline/blocks.py": (
-        Same(
-            "box cut from the piece's first",
-            "cut(piece, i * SIDE, SIDE, AXIS)",
-            _ONE_BOX,
-            "[other, at], bar, cut(piece, 0, SIDE, AXIS)",
-        ),
         Same(
             "condition dropped",
             "descs[0].layout != descs[1].layout",
             _OWN_BUFFER,
             "return len(descs) > 1\n",
         ),
+    ),
+    "_runtime/pipeline/clusters.py": (
+        Same("cluster taken for one CTA", "gl.num_ctas()", _MET, "MEETS and 1 > 1"),
     ),
     "_runtime/pipeline/sums.py": (
         Same("half in another layout", "", "the same values in other registers"),
@@ -221,7 +218,7 @@ _SAME: dict[str, tuple[Same, ...]] = {
         Same("argument by name dropped", "cls(linear.in_features", SLOWER),
     ),
     "_runtime/dispatch.py": (
-        Same("always taken", "if tile else ()", _RACED),
+        Same("always taken", "if tile else ((), ())", _RACED),
         Same("bound moved by one", "at > 1", "B has no side that is cut into pieces"),
         Same("always taken", "tile is None or getattr(tile, axis) > 1", SLOWER),
         Same("bound moved by one", "getattr(tile, axis) > 1", SLOWER),

@@ -119,7 +119,7 @@ def _compiled(
     from gemmgen.select.tuned.tile_text import format_tile
     from gemmgen.verification.basics.failure import fault_of
     from gemmgen.verification.example.subject import load
-    from gemmgen.verification.machine.compiled import check_kernel
+    from gemmgen.verification.machine.compiled import check_kernel, left_out
 
     started = time.monotonic()
     found, names, part = [], [], Part(**order["part"])
@@ -143,7 +143,8 @@ def _compiled(
     )
     return Outcome(
         plan.name, "compiled", NO_DEVICE, "failed" if problems else "passed",
-        "\n".join(problems), len(found), 0.0, time.monotonic() - started, notes,
+        "\n".join(problems), len(found), 0.0, time.monotonic() - started,
+        notes + left_out(plan) * (part.first == 0),
     )  # fmt: skip
 
 

@@ -67,7 +67,8 @@ class Compiled(CompiledKernel):  # type: ignore[misc]
         self.kernel = self  # in the place of its machine code: what the driver loads
         self.options = dict(options)
         self.metadata = SimpleNamespace(
-            name=self.name, shared=0, warp_size=32, tmem_size=None, num_ctas=1,
+            name=self.name, shared=0, warp_size=32, tmem_size=None,
+            num_ctas=options.get("num_ctas", 1),
             num_warps=options.get("num_warps", 4), launch_pdl=False,
             launch_cooperative_grid=False, global_scratch_size=scratch[0],
             global_scratch_align=16, profile_scratch_size=scratch[1],
@@ -75,7 +76,8 @@ class Compiled(CompiledKernel):  # type: ignore[misc]
             tensordesc_meta=[_note(kind) for kind in _descriptors(source.signature)],
             target=GPUTarget("cuda", ARCHITECTURE, 32),
         )  # fmt: skip
-        self.packed_metadata = (self.metadata.num_warps, 1, 0)
+        known = self.metadata
+        self.packed_metadata = (known.num_warps, known.num_ctas, 0)
         self.metadata_group: dict[str, str] = {}
         self.module = self.function = self._run = None
 
