@@ -25,16 +25,13 @@ def most_columns(warpgroups: int) -> int:
 def most_stored(rows: int, columns: int, cuts_columns: bool, ctas: int = 1) -> int:
     """Return how many rows of a tile are stored at a time, or columns if rows are cut.
 
-    Of a cluster's tile each CTA has a part of the side that is cut.
+    Of the columns of a cluster's tile each CTA has a part.
 
     128 of up to 128 x 128, and of 256 x 128. Other large ones are stored in parts whose
     buffers leave room for a stage more: 192 x 192 takes 140 us in four stages, 163 in
     three (384x37888x3584, H200). Columns are whole lines, 64 at least.
     """
-    if cuts_columns:
-        columns //= ctas
-    else:
-        rows //= ctas
+    columns //= ctas
     if rows * columns <= 128 * 128 or (rows, columns) == (256, 128):
         return 128
     lines = 8192 // (columns if cuts_columns else rows)

@@ -243,8 +243,7 @@ class Tile(NamedTuple):
     def options(self) -> dict[str, int]:
         """What Triton is told: consumers of a specialized kernel have four warps."""
         if self.schedule == "warp_specialized":
-            clusters = {"num_ctas": self.ctas} if self.ctas > 1 else {}
-            return {"num_warps": 4, **clusters}
+            return {"num_warps": 4, "num_ctas": self.ctas}
         return {"num_warps": self.warps, "num_stages": self.stages}
 
 

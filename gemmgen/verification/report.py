@@ -73,16 +73,15 @@ class Verification:
 
     def _notes(self) -> list[str]:
         """What is no fault, some lines a check; the same of several kernels once."""
-        told: dict[str, list[str]] = {}
+        told: dict[tuple[str, str], list[str]] = {}
         for outcome in self.outcomes:
+            own = outcome.kernel
             for note in outcome.notes[:_MOST_NOTES]:
-                told.setdefault(note, []).append(outcome.kernel)
-        lines = [f"{_named(kernels)}: {note}" for note, kernels in told.items()]
-        lines += [
-            f"{outcome.kernel}: and {more} more such tiles, with --format json"
-            for outcome in self.outcomes
-            if (more := len(outcome.notes) - _MOST_NOTES) > 0
-        ]
+                told.setdefault((note, ""), []).append(own)
+            if (more := len(outcome.notes) - _MOST_NOTES) > 0:
+                said = f"and {more} more such tiles, with --format json"
+                told[said, own] = [own]
+        lines = [f"{_named(kernels)}: {note}" for (note, _), kernels in told.items()]
         return ["\n".join(["no faults, but worth a note:", *lines])] if lines else []
 
     def _limits(self) -> Iterator[str]:

@@ -112,12 +112,6 @@ class Bench:
         return subject.remembering(self.module, launcher)
 
     @property
-    def kinds(self) -> list[Any]:
-        """A tile of each schedule, and one of a cluster."""
-        tiles = getattr(self.module, "TILES", ())
-        return list({(one.schedule, one.ctas): one for one in tiles}.values())
-
-    @property
     def parted(self) -> list[Any]:
         """A tile whose K comes in parts, read by pointers, if there is one."""
         tiles = getattr(self.module, "TILES", ())

@@ -26,10 +26,16 @@ def kernels(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         yield str(one.__doc__), partial(one, bench)
 
 
+def kinds(bench: Bench) -> list[Any]:
+    """A tile of each schedule, and one of a cluster."""
+    tiles = getattr(bench.module, "TILES", ())
+    return list({(one.schedule, one.ctas): one for one in tiles}.values())
+
+
 def _serves_schedules(bench: Bench) -> None:
     """Every schedule of the table is launched as it should be."""
     bench.renew()
-    for row in bench.kinds:
+    for row in kinds(bench):
         with bench.only(row):
             for _ in range(3):
                 call = bench.call(bench.usual)

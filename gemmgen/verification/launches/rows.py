@@ -19,6 +19,7 @@ from gemmgen.verification.launches.habits import (
     direct,
     few_kept,
 )
+from gemmgen.verification.launches.kernels import kinds
 from gemmgen.verification.stand_in.driver import PROCESSORS
 
 _FEW = ((2,), (64,), (80,), (72,), (7,), (300,))
@@ -64,7 +65,7 @@ def _relates(bench: Bench) -> None:
     bench.renew()
     for sizes in (*_FEW, *leading):
         _right(bench, bench.launcher, replace(bench.usual, rows=sizes, n=0))
-    for tile in bench.kinds:
+    for tile in kinds(bench):
         bench.renew()
         with bench.only(tile):
             launcher, decided = counting(bench)

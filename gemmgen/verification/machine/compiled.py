@@ -15,12 +15,12 @@ import triton
 
 from gemmgen.cost.resources import instruction, shared_memory
 from gemmgen.hardware.targets import Target
-from gemmgen.runtime.device import CLUSTERS
 from gemmgen.schedules import described, schedule_of
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.verification.basics.part import WHOLE, Part
+from gemmgen.verification.example import subject
 from gemmgen.verification.example.aligned import compile_aligned, jit_function
 from gemmgen.verification.machine.machine_code import (
     Usage,
@@ -74,17 +74,21 @@ def check_kernel(
     Those of clusters where this Triton launches such.
     """
     for target, tile in part.of(plan.tiles):
-        if tile.ctas > 1 and not CLUSTERS:
+        if tile.ctas > 1 and not _launches_clusters(module):
             continue
         kernel = jit_function(module, plan, tile.schedule)
         yield check_tile(plan, kernel, target, tile)
 
 
-def left_out(plan: Plan) -> tuple[str, ...]:
+def left_out(plan: Plan, module: ModuleType) -> tuple[str, ...]:
     """What this Triton cannot compile of a kernel, as a note."""
     clusters = any(tile.ctas > 1 for _, tile in plan.tiles)
     told = f"tiles of clusters are not compiled, Triton {triton.__version__} has none"
-    return (told,) if clusters and not CLUSTERS else ()
+    return (told,) if clusters and not _launches_clusters(module) else ()
+
+
+def _launches_clusters(module: ModuleType) -> bool:
+    return bool(subject.runtime(module, "device").CLUSTERS)
 
 
 def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:

@@ -124,7 +124,8 @@ def _compiled(
     started = time.monotonic()
     found, names, part = [], [], Part(**order["part"])
     try:
-        for one in check_kernel(plan, load(Path(order["path"])), part):
+        module = load(Path(order["path"]))
+        for one in check_kernel(plan, module, part):
             found.append(one)
             names.append(f"{one.target}, {format_tile(one.tile)}")
             beat(f"after {names[-1]}")
@@ -144,7 +145,7 @@ def _compiled(
     return Outcome(
         plan.name, "compiled", NO_DEVICE, "failed" if problems else "passed",
         "\n".join(problems), len(found), 0.0, time.monotonic() - started,
-        notes + left_out(plan) * (part.first == 0),
+        notes + left_out(plan, module) * (part.first == 0),
     )  # fmt: skip
 
 
