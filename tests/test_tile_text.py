@@ -22,6 +22,9 @@ def tiles(draw: st.DrawFn) -> Tile:
     if specialized:  # one side is cut into slices
         sides[draw(st.integers(0, 1))] = draw(st.sampled_from((16, 32, 64))) * warps
     splits = [FILL, *range(1, 65)] if SCHEDULES[schedule].splits else [1]
+    ctas = draw(st.sampled_from((1, 2) if specialized else (1,)))
+    if ctas > 1:  # whose columns are cut, and K is whole
+        sides[1], splits = draw(st.sampled_from((32, 64, 128))) * warps, [1]
     return Tile(
         *sides,
         draw(st.integers(1, 64)),
@@ -29,6 +32,7 @@ def tiles(draw: st.DrawFn) -> Tile:
         warps,
         schedule,
         draw(st.sampled_from(splits)),
+        ctas=ctas,
     )
 
 
@@ -63,6 +67,14 @@ def test_no_two_tiles_have_one_text(one: Tile, other: Tile) -> None:
             Tile(128, 144, 64, 8, 5, 8, "warp_specialized"),
             "warp_specialized 128x144x64 s5 w8",
         ),
+        (
+            Tile(192, 256, 64, 8, 5, 8, "warp_specialized", ctas=2),
+            "warp_specialized 192x256x64 c2 s5 w8",
+        ),
+        (
+            Tile(256, 256, 64, 2, 4, 8, "warp_specialized", from_m=192, ctas=2),
+            "warp_specialized 192-256x256x64 c2 g2 s4 w8",
+        ),
     ],
 )
 def test_the_text_leaves_out_what_is_usual(tile: Tile, text: str) -> None:
@@ -84,6 +96,7 @@ def test_the_text_leaves_out_what_is_usual(tile: Tile, text: str) -> None:
             "tma 64x64x128 k3fill s5 w4",
             "tma 16384x64x64 s1 w4",
         ),
+        *("tma 64x64x128 c4 s5 w4", "tma 64x64x128 g2 c2 s5 w4"),
         *("tmaa 64x64x128 s5 w4", "TMA 64x64x128 s5 w4", "auto 64x64x128 s5 w4"),
     ],
 )
@@ -106,6 +119,9 @@ def test_what_is_no_tile(text: str) -> None:
         ("warp_specialized 128x128x64 s5 w16", "warps must be 4, 8 or 12"),
         ("tiled 64x64x64 k4 s5 w4", "cuts K into parts, which tiled does not"),
         ("persistent 64x64x64 kfill s5 w4", "which persistent does not"),
+        ("tma 64x64x128 c2 s5 w4", "is a cluster's, which tma has none of"),
+        ("warp_specialized 256x256x64 c2 kfill s4 w8", "or not in parts of K"),
+        ("warp_specialized 256x192x64 c2 s4 w8", "no columns that are 64, 128 or 256"),
     ],
 )
 def test_tiles_that_no_kernel_could_take(text: str, says: str) -> None:

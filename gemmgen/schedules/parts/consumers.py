@@ -88,6 +88,8 @@ def misshapen(tile: Tile) -> str | None:
     if fault is None and tile.warps not in _WARPS:
         return "has no consumers of four warps each: warps must be 4, 8 or 12"
     groups = tile.warpgroups * tile.ctas
+    if fault is None and tile.ctas > 1 and not cuts(tile.n, groups):
+        return "has no columns that are 64, 128 or 256 for every four warps of a CTA"
     if fault is None and not (cuts(tile.n, groups) or cuts(tile.m, groups)):
         return "has no side that is 64, 128 or 256 for every four warps"
     return fault
