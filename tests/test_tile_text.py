@@ -24,7 +24,7 @@ def tiles(draw: st.DrawFn) -> Tile:
     splits = [FILL, *range(1, 65)] if SCHEDULES[schedule].splits else [1]
     ctas = draw(st.sampled_from((1, 2) if specialized else (1,)))
     if ctas > 1:  # whose columns are cut, and K is whole
-        sides[1], splits = draw(st.sampled_from((32, 64, 128))) * warps, [1]
+        sides[1], splits = draw(st.sampled_from((32, 64))) * warps, [1]
     return Tile(
         *sides,
         draw(st.integers(1, 64)),
