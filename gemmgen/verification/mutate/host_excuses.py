@@ -21,6 +21,7 @@ _OTHER_TORCH = "every torch that is served has it"
 _FOR_GOOD = "an operator is there as long as its process"
 _RACED = "a kernel that is autotuned takes no descriptors"
 _OWN_BUFFER = "a last part that could share a buffer has its own: more room is taken"
+_STEPS = "in how many steps a block is multiplied costs time alone"
 _MET = "CTAs meet of Triton 3.8 alone, whose interpreter sees it"
 
 _SAME: dict[str, tuple[Same, ...]] = {
@@ -35,6 +36,15 @@ _SAME: dict[str, tuple[Same, ...]] = {
     ),
     "_runtime/pipeline/clusters.py": (
         Same("cluster taken for one CTA", "gl.num_ctas()", _MET, "MEETS and 1 > 1"),
+    ),
+    "_runtime/pipeline/consumer.py": (
+        Same("condition dropped", "rows * warpgroups * shared > 128", _STEPS),
+        Same("condition dropped", "large and warpgroups > 1", _STEPS),
+        Same("never taken", "large and warpgroups > 1", _STEPS),
+        Same("always taken", "large and warpgroups > 1", _STEPS),
+        Same("bound moved by one", "rows * warpgroups * shared > 128", _STEPS),
+        Same("bound moved by one", "rows * shared > 64 * 96", _STEPS),
+        Same("bound moved by one", "warpgroups > 1", _STEPS),
     ),
     "_runtime/pipeline/sums.py": (
         Same("half in another layout", "", "the same values in other registers"),
