@@ -99,7 +99,9 @@ def kinds(plan: Plan) -> Iterator[dict[str, str]]:
     found: dict[str, str] = {}
     for name, mutant in made:
         if not mutant.equivalent and not found.get(mutant.family):
-            found[mutant.family] = tried(plan, {name: mutant.source})
+            changed = {name: mutant.source}
+            # Orders follow from what results hold before, which is anything: again.
+            found[mutant.family] = tried(plan, changed) or tried(plan, changed)
     yield from ({"name": name, "said": said} for name, said in found.items())
 
 
