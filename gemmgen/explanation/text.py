@@ -91,14 +91,13 @@ def _occupancy(told: Argument) -> Iterator[str]:
 def _waves(told: Argument) -> Iterator[str]:
     waves = told.waves
     parts = f" x {waves.parts} parts of K" if waves.parts > 1 else ""
-    whole = f"clusters of {waves.ctas} SMs" if waves.ctas > 1 else "SMs"
-    short = "clusters" if waves.ctas > 1 else "SMs"
+    unit, sms = ("clusters", f" of {waves.ctas} SMs") if waves.ctas > 1 else ("SMs", "")
     yield (
-        f"{waves.tiles:,} tiles{parts} on {waves.sms} {whole}: {waves.turns} "
+        f"{waves.tiles:,} tiles{parts} on {waves.sms} {unit}{sms}: {waves.turns} "
         f"wave{'s' * (waves.turns > 1)}, {waves.together} at a time on each"
     )
     yield (
-        f"in the last wave {waves.last} {short} work, {waves.idle:.1%} are idle; over "
+        f"in the last wave {waves.last} {unit} work, {waves.idle:.1%} are idle; over "
         f"all waves {waves.busy:.1%} are busy"
     )
     if waves.inside < 1:

@@ -59,7 +59,11 @@ class Trial:
         outs = given.outputs()
         able = self._able(given, outs)
         tiles = at_shape(self.tiles, self.plan, shape, self.target, able)
-        tiles = [one for one in dict.fromkeys([*usual, *tiles]) if self._launched(one)]
+        tiles = [
+            one
+            for one in dict.fromkeys([*usual, *tiles])
+            if subject.launches(self.module, one)
+        ]
         calls = {tile: self._call(tile, given, outs) for tile in tiles}
         working = self._compiled(calls, aligned=len(able) == len(SCHEDULES))
         right = self._right(working, given, outs)
@@ -104,11 +108,6 @@ class Trial:
                 for matrix in by_role[role]
             )
         ]
-
-    def _launched(self, tile: Tile) -> bool:
-        """Whether this Triton has what the tile needs: clusters came with 3.8."""
-        clusters: bool = subject.runtime(self.module, "device").CLUSTERS
-        return clusters or tile.ctas == 1
 
     @property
     def _table(self) -> ModuleType:

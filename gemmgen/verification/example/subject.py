@@ -17,7 +17,7 @@ import torch
 
 from gemmgen.render.names.parts import RUNTIME, file_of, stems
 from gemmgen.schedules import SCHEDULES, described
-from gemmgen.schedules.parts.tile import FALLBACK
+from gemmgen.schedules.parts.tile import FALLBACK, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.verification.example.configured import Configured
 from gemmgen.verification.oracle.comparison import Block
@@ -172,6 +172,11 @@ def forget() -> None:
 def runtime(module: ModuleType, name: str) -> ModuleType:
     """One of the modules that the launchers of a kernel's folder share."""
     return importlib.import_module(f"{package_of(module)}.{RUNTIME}.{name}")
+
+
+def launches(module: ModuleType, tile: Tile) -> bool:
+    """Whether this Triton has what a tile needs: clusters came with 3.8."""
+    return tile.ctas == 1 or bool(runtime(module, "device").CLUSTERS)
 
 
 def package_of(module: ModuleType) -> str:

@@ -124,13 +124,19 @@ def _converted(fn: Any, name: str, value: Any) -> Any:
 
 
 def _key(arguments: Iterable[Any]) -> int:
-    """A number that follows from a launch: its sizes, and some of what it reads."""
-    parts = []
+    """A number that follows from a launch: its sizes, and some of the first tensor.
+
+    That one is read. Results and workspaces hold what memory held before, and with it
+    an order would be another at each run.
+    """
+    parts, read = [], False
     for one in arguments:
         tensor = getattr(one, "base", one)
-        if isinstance(tensor, torch.Tensor):
-            some = tensor[:1].flatten()[:16]
-            parts.append(f"{tuple(tensor.shape)} {some.tolist()}")
-        else:
+        if not isinstance(tensor, torch.Tensor):
             parts.append(str(one))
+            continue
+        parts.append(str(tuple(tensor.shape)))
+        if not read:
+            parts.append(str(tensor[:1].flatten()[:16].tolist()))
+            read = True
     return zlib.crc32(" ".join(parts).encode())

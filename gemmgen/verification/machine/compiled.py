@@ -74,21 +74,16 @@ def check_kernel(
     Those of clusters where this Triton launches such.
     """
     for target, tile in part.of(plan.tiles):
-        if tile.ctas > 1 and not _launches_clusters(module):
-            continue
-        kernel = jit_function(module, plan, tile.schedule)
-        yield check_tile(plan, kernel, target, tile)
+        if subject.launches(module, tile):
+            kernel = jit_function(module, plan, tile.schedule)
+            yield check_tile(plan, kernel, target, tile)
 
 
 def left_out(plan: Plan, module: ModuleType) -> tuple[str, ...]:
     """What this Triton cannot compile of a kernel, as a note."""
-    clusters = any(tile.ctas > 1 for _, tile in plan.tiles)
     told = f"tiles of clusters are not compiled, Triton {triton.__version__} has none"
-    return (told,) if clusters and not _launches_clusters(module) else ()
-
-
-def _launches_clusters(module: ModuleType) -> bool:
-    return bool(subject.runtime(module, "device").CLUSTERS)
+    able = all(subject.launches(module, tile) for _, tile in plan.tiles)
+    return () if able else (told,)
 
 
 def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:
