@@ -107,7 +107,7 @@ def rows(plan: Plan, device: Device, count: int, seed: int) -> Iterator[Row]:
 
 
 def _named(tile: Any) -> str:
-    sides = f"{tile.m}x{tile.n}x{tile.k}"
+    sides = f"{tile.m}x{tile.n}x{tile.k}" + f" c{tile.ctas}" * (tile.ctas > 1)
     return f"{tile.schedule} {sides} k{tile.split_k} s{tile.stages} w{tile.warps}"
 
 
