@@ -129,14 +129,8 @@ def _key(arguments: Iterable[Any]) -> int:
     That one is read. Results and workspaces hold what memory held before, and with it
     an order would be another at each run.
     """
-    parts, read = [], False
-    for one in arguments:
-        tensor = getattr(one, "base", one)
-        if not isinstance(tensor, torch.Tensor):
-            parts.append(str(one))
-            continue
-        parts.append(str(tuple(tensor.shape)))
-        if not read:
-            parts.append(str(tensor[:1].flatten()[:16].tolist()))
-            read = True
-    return zlib.crc32(" ".join(parts).encode())
+    given = [getattr(one, "base", one) for one in arguments]
+    tensors = [one for one in given if isinstance(one, torch.Tensor)]
+    read = [one[:1].flatten()[:16].tolist() for one in tensors[:1]]
+    sizes = [getattr(one, "shape", one) for one in given]
+    return zlib.crc32(" ".join(map(str, [*sizes, *read])).encode())
