@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.verification.gluon.barriers import Barrier
-from gemmgen.verification.gluon.clocks import Clock, Moment
-from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.gluon.policies import POLICIES, Choices, First, Policy, When
+from gemmgen.verification.memory.barriers import Barrier
+from gemmgen.verification.memory.clocks import Clock, Moment
+from gemmgen.verification.memory.misuse import Misuse
 from tests import forked, gluon_faults, gluon_pieces
 
 FAULTS = gluon_faults.FAULTS | gluon_pieces.FAULTS

@@ -30,6 +30,7 @@ SHARED = tuple(
         "pipeline/blocks",
         "pipeline/sums",
         "pipeline/parts",
+        "pipeline/wgmma",
         "pipeline/producer",
         "pipeline/consumer",
         "pipeline/roles",

@@ -4,10 +4,20 @@ Without torch or triton: the generator reckons and names with the same.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .sides import LINE, clocks, cut, cuts, heights, most_columns, most_stored, pieces
+from .sides import (
+    LINE,
+    box,
+    clocks,
+    cut,
+    cuts,
+    heights,
+    most_columns,
+    most_stored,
+    pieces,
+)
 
 ANY = math.inf
 FILL = -1  # as many parts of K as there are SMs for; up to 4 * FILL: so many times more
@@ -215,26 +225,28 @@ class Tile(NamedTuple):
         return "n" if cuts(self.n, self.warpgroups) else "m"
 
     def boxes(
-        self, axes: Iterable[str], shared: str = "", beside: bool = False
+        self, axes: Sequence[str], shared: str = "", beside: bool = False
     ) -> tuple[tuple[int, ...], ...]:
         """Return the rows and columns in which a tensor of two axes is moved.
 
         All of a tile's, or of each group of warps where those have parts along an axis
-        `shared`: then in boxes as large as the smallest piece of the other axis, and
-        what is left in a second box. Pieces of tensors `beside` A and B are parts that
-        are stored at a time.
+        `shared`: then in boxes as large as the smallest piece but one of the other axis
+        (along K: `box`), and what is left in a second box. Pieces of tensors `beside` A
+        and B are parts that are stored at a time.
         """
         most = most_columns(self.warpgroups)
         if beside and shared:
             most = most_stored(self.m, self.n, shared == "n", self.ctas)
         first, last = [], []
+        along_k = axes[-1] == "k"
         for axis in axes:
             side: int = getattr(self, axis)
             if axis == shared:
                 side //= self.warpgroups
             cut = shared and axis not in ("k", shared)
             *larger, least = pieces(side, most) if cut else (side,)
-            first.append(larger[-1] if larger else least)
+            largest = larger[-1] if larger else least
+            first.append(box(side, most) if cut and along_k else largest)
             last.append(least)
         both = tuple(first), tuple(last)
         return both[: 1 + (first != last)]

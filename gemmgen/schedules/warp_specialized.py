@@ -158,7 +158,7 @@ def most_accumulated(tile: Tile) -> int:
 
 
 def threads(tile: Tile) -> int:
-    """Four warps of each consumer, and four of the producer."""
+    """Four warps of each consumer; Triton makes four of the producer's one."""
     return 128 * (consumers(tile) + 1)
 
 

@@ -14,7 +14,7 @@ RUNTIME = "_runtime"
 ROLES = tuple(
     f"{RUNTIME}/pipeline/{name}.py"
     for name in (
-        *("clusters", "blocks", "sums", "parts"),
+        *("clusters", "blocks", "sums", "parts", "wgmma"),
         *("producer", "consumer", "roles"),
     )
 )

@@ -10,7 +10,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier, tma
 
 from ..device import swizzle
-from .blocks import stored_of
+from .blocks import columns_of, pieces_of, stored_of
 from .clusters import arrive_at_all
 from .parts import finish_tile
 from .sums import (
@@ -22,6 +22,7 @@ from .sums import (
     wait_for_products,
     zero_sums,
 )
+from .wgmma import begin_in_one, cut_sum, width_of
 
 
 @gluon.constexpr_function
@@ -78,16 +79,25 @@ def multiply_block(
     return sums
 
 
+@gluon.constexpr_function
+def sums_of(columns, warpgroups, in_one):
+    """The columns of the sums that a tile has: of its pieces, or of all in one."""
+    if in_one:
+        return (width_of(columns),)
+    return pieces_of(columns, columns_of(warpgroups))
+
+
 @gluon.jit
 def multiply(
     loads, K, k_iter, wave, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
-    LEFT_IN_REGISTERS: gl.constexpr, CONSUMER: gl.constexpr,
+    LEFT_IN_REGISTERS: gl.constexpr, IN_ONE: gl.constexpr, CONSUMER: gl.constexpr,
 ):  # fmt: skip
     """The K loop of a tile: a sum for each piece of COLUMNS, and the next `k_iter`.
 
-    `k_iter` counts K blocks, `wave` the consumer's tiles.
+    `k_iter` counts K blocks, `wave` the consumer's tiles. IN_ONE multiplies all pieces
+    with one wgmma.
     """
     a_smem, b_smem, full, empty, order = loads
     left_smem, right_smem = (b_smem, a_smem) if SWAP_AB else (a_smem, b_smem)
@@ -95,7 +105,8 @@ def multiply(
     RIGHT_K_MAJOR: gl.constexpr = A_K_MAJOR if SWAP_AB else B_K_MAJOR
     PINGPONG: gl.constexpr = NUM_WGS == 1
     WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
-    sums = zero_sums(ROWS, COLUMNS, NUM_WGS, left_smem.dtype)
+    LEFT: gl.constexpr = NUM_WGS * ROWS
+    sums = zero_sums(ROWS, sums_of(COLUMNS, NUM_WGS, IN_ONE), left_smem.dtype)
     STEPS: gl.constexpr = steps_of(ROWS, COLUMNS, NUM_WGS, left_smem.dtype, BLOCK_K)
     HELD: gl.constexpr = STEPS if LEFT_IN_REGISTERS else STEPS - 1
     BEFORE: gl.constexpr = 0 if LEFT_IN_REGISTERS else STAGES - 1
@@ -105,18 +116,27 @@ def multiply(
     for k in range(k_blocks):
         stage = k_iter % STAGES
         mbarrier.wait(full.index(stage), (k_iter // STAGES) & 1)
-        block = side(left_smem.index(stage * NUM_WGS + WG), LEFT_K_MAJOR)
         read = (k_iter + BEFORE) % STAGES
-        sums = multiply_block(
-            block, right_smem, stage, sums, k > 0, empty, read,
-            STEPS, HELD, RIGHT_K_MAJOR,
-        )  # fmt: skip
+        if IN_ONE:
+            total = begin_in_one(
+                sums[0], stage, COLUMNS, LEFT, STAGES, WG, left_smem.dtype
+            )
+            sums = wait_for_products((total,), 1)
+            arrive_at_all(empty, read, pred=k > 0)
+        else:
+            block = side(left_smem.index(stage * NUM_WGS + WG), LEFT_K_MAJOR)
+            sums = multiply_block(
+                block, right_smem, stage, sums, k > 0, empty, read,
+                STEPS, HELD, RIGHT_K_MAJOR,
+            )  # fmt: skip
         k_iter += 1
     if not LEFT_IN_REGISTERS:
         sums = wait_for_products(sums, 0)
         arrive_at_all(empty, (k_iter + BEFORE) % STAGES)
     if PINGPONG:
         mbarrier.arrive(order.index(1 - CONSUMER))
+    if IN_ONE:
+        sums = cut_sum(sums[0], sums_of(COLUMNS, NUM_WGS, False))
     return sums, k_iter + PINGPONG * k_blocks  # of the other consumer's tile
 
 
@@ -127,7 +147,7 @@ def consume(
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
-    LEFT_IN_REGISTERS: gl.constexpr, CONSUMER: gl.constexpr,
+    LEFT_IN_REGISTERS: gl.constexpr, IN_ONE: gl.constexpr, CONSUMER: gl.constexpr,
 ):  # fmt: skip
     """Compute a consumer's slice of its tiles, or of a split of their K."""
     WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
@@ -141,7 +161,7 @@ def consume(
         tile_m, tile_n = swizzle(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
         sums, k_iter = multiply(
             loads, K, k_iter, wave, SLICE, SHARED, BLOCK_K, STAGES, NUM_WGS,
-            A_K_MAJOR, B_K_MAJOR, SWAP_AB, LEFT_IN_REGISTERS, CONSUMER,
+            A_K_MAJOR, B_K_MAJOR, SWAP_AB, LEFT_IN_REGISTERS, IN_ONE, CONSUMER,
         )  # fmt: skip
         slice_id = tile * NUM_WGS + WG
         arrival = (operand_full.index(CONSUMER), wave & 1) if len(descs) > 0 else ()

@@ -12,6 +12,7 @@ from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 from ..device import swizzle
 from .blocks import load_piece, load_pieces
 from .clusters import wait_for_all
+from .wgmma import load_in_one
 
 
 @gluon.jit
@@ -26,9 +27,15 @@ def load_parts(
 
 
 @gluon.jit
-def load_shared(boxes, first, k, bar, smems, stage, K_MAJOR: gl.constexpr):
+def load_shared(
+    boxes, first, k, bar, smem, stage, SIDE: gl.constexpr, LEFT: gl.constexpr,
+    STAGES: gl.constexpr, K_MAJOR: gl.constexpr, IN_ONE: gl.constexpr,
+):  # fmt: skip
     """Load a K block of the right side, which consumers and CTAs share."""
-    load_pieces(boxes, first, k, bar, smems, stage, 1 - K_MAJOR, True)
+    if IN_ONE:
+        load_in_one(boxes, smem, stage, first, k, bar, SIDE, LEFT, STAGES)
+    else:
+        load_pieces(boxes, first, k, bar, smem, stage, 1 - K_MAJOR, True)
 
 
 @gluon.constexpr_function
@@ -75,6 +82,7 @@ def produce(
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, BLOCK_K: gl.constexpr,
     GROUP_M: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
+    IN_ONE: gl.constexpr,
 ):  # fmt: skip
     """Load the K blocks of every tile of this program, each into an empty stage."""
     a_boxes, b_boxes, a_smem, b_smem, full, empty = loads
@@ -95,11 +103,17 @@ def produce(
             # B last: neighbouring programs load the same block, which L2 reads once if
             # they do so together: 1.13 ms against 1.41 (8192x14336x4096, zeros, H200).
             if SWAP_AB:
-                load_shared(a_boxes, first_m, k, bar, a_smem, stage, A_K_MAJOR)
+                load_shared(
+                    a_boxes, first_m, k, bar, a_smem, stage,
+                    BLOCK_M, BLOCK_N, STAGES, A_K_MAJOR, IN_ONE,
+                )  # fmt: skip
                 load_parts(b_boxes, first_n, k, bar, b_smem, stage, NUM_WGS, B_K_MAJOR)
             else:
                 load_parts(a_boxes, first_m, k, bar, a_smem, stage, NUM_WGS, A_K_MAJOR)
-                load_shared(b_boxes, first_n, k, bar, b_smem, stage, B_K_MAJOR)
+                load_shared(
+                    b_boxes, first_n, k, bar, b_smem, stage,
+                    BLOCK_N, BLOCK_M, STAGES, B_K_MAJOR, IN_ONE,
+                )  # fmt: skip
             k_iter += 1
         # Operands last: consumers need them after their K loops.
         if len(operands[0]) > 0:

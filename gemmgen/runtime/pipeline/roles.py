@@ -24,6 +24,7 @@ from .blocks import (
 from .clusters import close_cluster, open_cluster
 from .consumer import consume
 from .producer import produce
+from .wgmma import in_boxes, multiplies_in_one, ring_in_one
 
 cuts_into_slices = gluon.constexpr_function(cuts)
 
@@ -49,13 +50,20 @@ def ring_buffers(
     a_boxes, b_boxes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
     STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
+    IN_ONE: gl.constexpr,
 ):  # fmt: skip
     """Buffers for the K blocks of A and B in every stage.
 
     Each consumer has a slice of the left side of its products, which is B with SWAP_AB;
     all share the other side.
     """
-    if SWAP_AB:
+    if IN_ONE and SWAP_AB:
+        a_smem = ring_in_one(b_boxes[0], BLOCK_M, BLOCK_N, NUM_WGS, STAGES)
+        return a_smem, in_boxes(a_smem, b_boxes[0])
+    elif IN_ONE:
+        b_smem = ring_in_one(a_boxes[0], BLOCK_N, BLOCK_M, NUM_WGS, STAGES)
+        return in_boxes(b_smem, a_boxes[0]), b_smem
+    elif SWAP_AB:
         a_smem = piece_buffers(a_boxes, STAGES, BLOCK_M, NUM_WGS, A_K_MAJOR)
         return a_smem, buffers(b_boxes[0], STAGES * NUM_WGS)
     else:
@@ -92,7 +100,10 @@ def run_consumer(passed, CONSUMER: gl.constexpr):
 
 @gluon.jit
 def run_roles(consumer, producer, NUM_WGS: gl.constexpr):
-    """Run the roles concurrently; the first has the kernel's own four warps."""
+    """Run the roles concurrently; the first has the kernel's own four warps.
+
+    The producer has one: between loads to the same buffer all of a role's warps meet.
+    """
     open_cluster()
     if NUM_WGS == 3:
         gl.warp_specialize([  # roles; warps and registers of all but the first
@@ -100,13 +111,13 @@ def run_roles(consumer, producer, NUM_WGS: gl.constexpr):
             (run_consumer, (consumer, 1)),
             (run_consumer, (consumer, 2)),
             (produce, producer),
-        ], [4, 4, 4], [160, 160, 24])  # fmt: skip
+        ], [4, 4, 1], [160, 160, 24])  # fmt: skip
     else:
         gl.warp_specialize([
             (run_consumer, (consumer, 0)),
             (run_consumer, (consumer, 1)),
             (produce, producer),
-        ], [4, 4], [240, 24])  # fmt: skip
+        ], [4, 1], [240, 24])  # fmt: skip
     close_cluster()
 
 
@@ -130,9 +141,14 @@ def specialize(
     loaded, stored = memory_of_parts(
         operands, results, CONSUMERS, BLOCK_M, BLOCK_N, NUM_WGS, SWAPS
     )
+    IN_ONE: gl.constexpr = multiplies_in_one(
+        BLOCK_M if SWAPS else BLOCK_N, BLOCK_N if SWAPS else BLOCK_M, NUM_WGS, STAGES,
+        a_boxes[0].dtype, BLOCK_K,
+        A_K_MAJOR and B_K_MAJOR and gl.num_ctas() == 1 and not LEFT_IN_REGISTERS,
+    )  # fmt: skip
     a_smem, b_smem = ring_buffers(
         a_boxes, b_boxes,
-        BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAPS,
+        BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAPS, IN_ONE,
     )  # fmt: skip
     full, empty = stage_ring(STAGES, NUM_WGS)
     order = barriers(CONSUMERS, NUM_WGS == 1)
@@ -141,12 +157,12 @@ def specialize(
             finish_part, given, (a_smem, b_smem, full, empty, order), loaded,
             stored, partials_ptr, counters_ptr, M, N, K, SPLIT_K,
             BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
-            A_K_MAJOR, B_K_MAJOR, SWAPS, LEFT_IN_REGISTERS,
+            A_K_MAJOR, B_K_MAJOR, SWAPS, LEFT_IN_REGISTERS, IN_ONE,
         ),
         (
             (a_boxes, b_boxes, a_smem, b_smem, full, empty), loaded,
             k_begin, M, N, K, SPLIT_K,
             BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
-            A_K_MAJOR, B_K_MAJOR, SWAPS,
+            A_K_MAJOR, B_K_MAJOR, SWAPS, IN_ONE,
         ), NUM_WGS,
     )  # fmt: skip

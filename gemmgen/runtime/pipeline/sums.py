@@ -11,7 +11,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 
 from ..device import counts_last, splits_of
-from .blocks import columns_of, cut, pieces_of
+from .blocks import cut
 
 
 @gluon.jit
@@ -48,12 +48,8 @@ def zero_sum(ROWS: gl.constexpr, COLUMNS: gl.constexpr, dtype: gl.constexpr):
 
 
 @gluon.jit
-def zero_sums(
-    ROWS: gl.constexpr, COLUMNS: gl.constexpr, NUM_WGS: gl.constexpr,
-    dtype: gl.constexpr,
-):  # fmt: skip
+def zero_sums(ROWS: gl.constexpr, PIECES: gl.constexpr, dtype: gl.constexpr):
     """Zeros for each piece of the right side."""
-    PIECES: gl.constexpr = pieces_of(COLUMNS, columns_of(NUM_WGS))
     sums = ()
     for i in gl.static_range(len(PIECES)):
         sums += (zero_sum(ROWS, PIECES[i], dtype),)

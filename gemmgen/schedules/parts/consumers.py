@@ -4,7 +4,17 @@ Consumers cut one side, rows of what is multiplied, and share the other, in piec
 """
 
 from gemmgen.hardware.targets import Target
-from gemmgen.runtime.sides import cuts, heights, most_columns, most_stored, pieces
+from gemmgen.runtime.sides import (
+    cuts,
+    heights,
+    in_one,
+    most_columns,
+    most_in_one,
+    most_stored,
+    pieces,
+    reserved,
+    rows_of_ring,
+)
 from gemmgen.schedules.parts.memory import round_up
 from gemmgen.schedules.parts.schedule import too_small
 from gemmgen.schedules.parts.tile import LINE_BYTES, Product, Tile
@@ -135,15 +145,44 @@ def why_not_compiled(tile: Tile, product: Product) -> str | None:
     return None
 
 
+def multiplies_in_one(tile: Tile, product: Product) -> bool:
+    """Whether one wgmma multiplies all pieces of a side: 16 bits, in lines along K."""
+    lines = product.bytes == 2 and tile.k * product.bytes == LINE_BYTES
+    if not lines or product.layout != "NT" or tile.ctas > 1:
+        return False
+    left, side = _left_and_shared(tile, product)
+    groups = tile.warpgroups
+    most, rows = most_in_one(groups), _rows_of_ring(tile, product)
+    return in_one(side, left // groups, most, rows)
+
+
+def _left_and_shared(tile: Tile, product: Product) -> tuple[int, int]:
+    """The side of which consumers have slices, and the one that they share."""
+    turned = transposes(tile, product)
+    return (tile.n, tile.m) if turned else (tile.m, tile.n)
+
+
+def _rows_of_ring(tile: Tile, product: Product) -> int:
+    """Of a ring whose stages have whole boxes, if the shared side is in one."""
+    left, side = _left_and_shared(tile, product)
+    return rows_of_ring(left + reserved(side), left // tile.warpgroups, tile.stages)
+
+
+def _ring_bytes(tile: Tile, product: Product) -> int:
+    if multiplies_in_one(tile, product):
+        return _rows_of_ring(tile, product) * LINE_BYTES
+    return tile.stages * product.rows(tile.m, tile.n) * tile.k * product.bytes
+
+
 def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     """The ring, its barriers, consumers' tiles and what is passed to them."""
-    shared, tile = tile.ctas > 1, tile.of_cta
-    stage = product.rows(tile.m, tile.n) * tile.k * product.bytes
+    shared, whole, tile = tile.ctas > 1, tile, tile.of_cta
     tiles = consumers(tile) // tile.warpgroups
     operands = tile.m * tile.n * product.matrix_bytes
     beside = tiles * (operands + _result_bytes(tile, product))
     clusters = round_up(8 * tile.stages, 16) + _PASSED_OF_CLUSTERS if shared else 0
-    return tile.stages * stage + beside + _beside_blocks(tile, product) + clusters
+    ring = _ring_bytes(whole, product) // whole.ctas
+    return ring + beside + _beside_blocks(tile, product) + clusters
 
 
 def _result_bytes(tile: Tile, product: Product) -> int:

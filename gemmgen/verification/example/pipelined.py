@@ -11,6 +11,8 @@ from typing import Any
 from unittest.mock import patch
 
 from gemmgen.schedules import composes, shared_axis
+from gemmgen.schedules.parts.consumers import multiplies_in_one
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
 from gemmgen.verification.cases.cases import Case, input_tensors
@@ -40,6 +42,12 @@ programs for each part, of several tiles, and with more parts than SMs."""
 _CLUSTER, _SMS_OF_CLUSTERS = (2, 4 * _ROWS, 136), 4
 """Groups of warps, columns and rows of a tile that two CTAs share, which each stores in
 parts of its own size, and the SMs of which two clusters take all."""
+_IN_ONE = ((1, 40, 2 * _ROWS), (2, 24, 2 * _ROWS), (2, 2 * _ROWS, 72))
+"""Groups of warps, rows and columns of tiles whose pieces one wgmma multiplies: of two
+and of one box; where each consumer has 128 rows of what is multiplied, and 64; where
+rows are cut."""
+_LINES, _DEEP = 128, 4
+"""Bytes of K of their blocks, and stages: a ring must be larger than all beside it."""
 _HALVED = 256
 """Columns of one product that are stored in two parts."""
 _LINE = 16
@@ -58,6 +66,13 @@ class Pipelined(Variant):
     stages: int = 2
     large: bool = False
     sms: int = 2
+
+    @property
+    def tile(self) -> Tile:
+        """The tile as the generator has it."""
+        one = self.value[0]
+        how = one.stages, one.warps, one.schedule, one.split_k
+        return Tile(one.m, one.n, one.k, one.group_m, *how, ctas=one.ctas)
 
     @property
     def name(self) -> str:
@@ -130,6 +145,12 @@ def pipelined(plan: Plan, module: ModuleType) -> list[Pipelined]:
         sides = _ALONG_M[groups] if plan.contraction.lhs.transposed else rows, columns
         shared = _small(plan, found[0], table[-1], groups, *sides, ctas=2)
         whole.append(replace(shared, sms=_SMS_OF_CLUSTERS))
+    whole += [
+        one
+        for shape in _IN_ONE
+        for one in [_small(plan, found[0], table[-1], *shape, in_one=True)]
+        if multiplies_in_one(one.tile, plan.product)
+    ]
     return whole + [
         _small(plan, found[0], table[-1], *each, *_SPLIT[each[0]]) for each in shapes
     ]
@@ -177,9 +198,11 @@ def _small(
     parts: int = 1,
     sms: int = 2,
     ctas: int = 1,
+    in_one: bool = False,
 ) -> Pipelined:
     """The smallest such tile of so many groups; any tensor will do for the last row."""
-    block = Block(m, n, _K_BYTES[groups] // plan.product.bytes)
+    line, stages = (_LINES, _DEEP) if in_one else (_K_BYTES[groups], _STAGES[groups])
+    block = Block(m, n, line // plan.product.bytes)
     tile = row._replace(
         **ANYWHERE,
         m=block.m,
@@ -187,10 +210,9 @@ def _small(
         k=block.k,
         group_m=2,
         split_k=parts,
-        stages=_STAGES[groups],
+        stages=stages,
         warps=4 * groups,
         ctas=ctas,
     )
     rows = (tile, last._replace(sm=0))
-    stages = _STAGES[groups]
     return Pipelined(block, rows, row.schedule, parts, stages, sms=sms)

@@ -11,9 +11,7 @@ import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 from triton.runtime.interpreter import TensorHandle
 
-from gemmgen.verification.gluon.clocks import Moment
 from gemmgen.verification.gluon.descriptors import Descriptor
-from gemmgen.verification.gluon.misuse import misused
 from gemmgen.verification.gluon.program import Program
 from gemmgen.verification.gluon.registers import (
     Accumulator,
@@ -22,9 +20,11 @@ from gemmgen.verification.gluon.registers import (
     Registers,
     summand,
 )
-from gemmgen.verification.gluon.shared import Access, Sides
 from gemmgen.verification.gluon.views import View
 from gemmgen.verification.interpret.interpreter import factor
+from gemmgen.verification.memory.clocks import Moment
+from gemmgen.verification.memory.misuse import misused
+from gemmgen.verification.memory.shared import Access, Sides
 
 _WARPS, _ROWS = 4, 16
 """Warps that multiply together, and rows of each."""
@@ -48,7 +48,7 @@ class Product:
         """Read and multiply what lies there now, if that is not done yet."""
         if self.sum is not None:
             return
-        left, right = map(_factor, (self.left, self.right))
+        left, right = map(factor_of, (self.left, self.right))
         self.sum = np.matmul(left, right)
         if self.adds:
             held = isinstance(self.before, Registers)
@@ -163,7 +163,8 @@ def check_box(descriptor: Descriptor, view: View) -> None:
         raise misused(f"{view.block.label()} has another layout than its descriptor")
 
 
-def _factor(side: Any) -> Any:
+def factor_of(side: Any) -> Any:
+    """The values of a side as wgmma multiplies them."""
     handle = (
         TensorHandle(np.ascontiguousarray(side.data), side.dtype)
         if isinstance(side, View)

@@ -11,7 +11,7 @@ import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 
 from gemmgen.tables.dtypes import DTYPES
-from gemmgen.verification.gluon.misuse import misused
+from gemmgen.verification.memory.misuse import misused
 
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _LINE = 16

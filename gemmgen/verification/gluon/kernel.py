@@ -11,18 +11,13 @@ from triton.experimental import gluon
 from triton.runtime.interpreter import InterpretedFunction
 
 from gemmgen.verification.gluon.descriptors import Descriptor
-from gemmgen.verification.gluon.language import (
-    device_function,
-    enter,
-    finish,
-    partition,
-    stand_ins,
-)
-from gemmgen.verification.gluon.misuse import MARK, cause
+from gemmgen.verification.gluon.language import device_function, stand_ins
 from gemmgen.verification.gluon.policies import POLICIES, Choices, Policy
 from gemmgen.verification.gluon.program import Program
+from gemmgen.verification.gluon.running import enter, finish, partition
 from gemmgen.verification.interpret import interpreter
 from gemmgen.verification.interpret.hardware import check_described
+from gemmgen.verification.memory.misuse import MARK, cause
 
 
 def interpret() -> None:

@@ -9,34 +9,22 @@ import triton.language as tl
 from triton.experimental.gluon import language as real_gl
 from triton.experimental.gluon.language.nvidia import hopper as real_hopper
 
-from gemmgen.verification.gluon import asynchronous, registers
-from gemmgen.verification.gluon.barriers import Barrier
+from gemmgen.verification.gluon import assembly, asynchronous, registers
 from gemmgen.verification.gluon.descriptors import Descriptor, storage
-from gemmgen.verification.gluon.misuse import Unsupported, frame_here, frames, misused
-from gemmgen.verification.gluon.program import Load, Program
-from gemmgen.verification.gluon.shared import Access
-from gemmgen.verification.gluon.views import BarrierLayout, Barriers, Ring, View
-
-_MEETS = hasattr(real_hopper.mbarrier, "fence_init_release_cluster") and hasattr(
-    getattr(real_hopper, "cluster", None), "barrier"
+from gemmgen.verification.gluon.program import Load
+from gemmgen.verification.gluon.running import (
+    MEETS,
+    Running,
+    arrive,
+    expect,
+    init,
+    step,
+    wait,
 )
-"""Whether CTAs have to meet where they begin and end: those of 3.9 do by themselves."""
-
-
-class _Running:
-    """The program that runs; one at a time in a process."""
-
-    program: Program
-
-
-def enter(program: Program) -> None:
-    """Make it the program that runs."""
-    _Running.program = program
-
-
-def partition() -> int:
-    """Which of its partitions runs."""
-    return _Running.program.me.number
+from gemmgen.verification.gluon.views import BarrierLayout, Barriers, Boxes, Ring, View
+from gemmgen.verification.memory.barriers import Barrier
+from gemmgen.verification.memory.misuse import Unsupported, frame_here, frames, misused
+from gemmgen.verification.memory.shared import Access
 
 
 class Module:
@@ -55,17 +43,37 @@ class Module:
 
 def _allocate(dtype: Any, shape: Sequence[Any], layout: Any) -> Ring:
     kind = Barriers if isinstance(layout, BarrierLayout) else Ring
-    return kind(_Running.program, dtype, list(shape), layout)
+    return kind(Running.program, dtype, list(shape), layout)
 
 
 def _zeros(shape: Sequence[Any], dtype: Any, layout: Any) -> registers.Registers:
     sizes = tuple(map(int, shape))
-    registers.check_halves(layout, _Running.program.ctas)
+    registers.check_halves(layout, Running.program.ctas)
     return registers.Registers(np.zeros(sizes, storage(dtype)), dtype, layout)
 
 
+def _full(
+    shape: Sequence[Any], value: Any, dtype: Any, layout: Any
+) -> registers.Registers:
+    data = np.full(tuple(map(int, shape)), int(value), storage(dtype))
+    return registers.Registers(data, dtype, layout)
+
+
+def _inline(
+    asm: str, constraints: str, args: Sequence[Any], dtype: Any, is_pure: Any, pack: Any
+) -> Any:
+    program = Running.program
+    total = assembly.run(program, asm, constraints, args, int(pack), bool(is_pure))
+    program.pause()
+    return total
+
+
+def _reinterpret(memory: Ring, dtype: Any, shape: Sequence[Any], layout: Any) -> Boxes:
+    return memory.reinterpret(dtype, shape, layout)
+
+
 def _convert(value: registers.Registers, layout: Any) -> registers.Registers:
-    registers.check_halves(layout, _Running.program.ctas)
+    registers.check_halves(layout, Running.program.ctas)
     return registers.Registers(value.handle.data, value.handle.dtype, layout)
 
 
@@ -78,8 +86,8 @@ def _warp_specialize(
     worker_warps: Sequence[int],
     worker_registers: Sequence[int] | None = None,
 ) -> None:
-    program = _Running.program
-    if _MEETS and program.ctas > 1 and program.steps != ["fence", "meet"]:
+    program = Running.program
+    if MEETS and program.ctas > 1 and program.steps != ["fence", "meet"]:
         raise misused("CTAs of a cluster start before their barriers are known to all")
     _name_rings()
     warps = [program.kernel.warps, *worker_warps]
@@ -114,55 +122,6 @@ def _name(name: str, value: Any) -> None:
         _name(f"{name}[{number}]", one)
 
 
-def _step(name: str, **_options: Any) -> None:
-    _Running.program.steps.append(name)
-
-
-def finish(program: Program) -> None:
-    """Raise `Misuse` if something is left under way, or a CTA may end too early."""
-    if _MEETS and program.ctas > 1 and program.steps[2:] != ["meet"]:
-        raise misused("a CTA may end while the other one arrives at its barriers")
-    program.finish()
-
-
-def _init(barrier: Barrier, count: Any) -> None:
-    for one in barrier.each:
-        one.init(int(count))
-
-
-def _wait(barrier: Barrier, phase: Any, pred: Any = True, deps: Any = ()) -> None:
-    if not pred:
-        return
-    barrier.required()
-    program, parity = _Running.program, int(phase)
-    if barrier.arrive_from > 1 and program.me.cta:
-        return  # the first CTA waits
-    if parity not in (0, 1):
-        raise misused(f"a wait for {barrier.label()} has the parity {parity}")
-    if program.turns is None:
-        raise misused(f"a wait for {barrier.label()} outside of warp_specialize")
-    since = barrier.phase
-    program.turns.wait(
-        lambda: barrier.passes(parity),
-        lambda: f"{barrier.label()} (parity {parity}; {barrier.state})",
-    )
-    barrier.passed(program.me.number, program.me.clock, since)
-
-
-def _expect(barrier: Barrier, bytes: Any, pred: Any = True) -> None:
-    if pred:
-        program = _Running.program
-        barrier.expect(program.me.clock, int(bytes))
-        program.pause()
-
-
-def _arrive(barrier: Barrier, *, count: Any = 1, pred: Any = True) -> None:
-    if pred:
-        program = _Running.program
-        barrier.arrive(program.me.clock, int(count))
-        program.pause()
-
-
 def _load(
     descriptor: Descriptor,
     corner: list[Any],
@@ -173,7 +132,7 @@ def _load(
 ) -> None:
     if not pred:
         return
-    program = _Running.program
+    program = Running.program
     barrier.required()
     asynchronous.check_box(descriptor, view)
     ctas = [program.me.cta]
@@ -189,17 +148,17 @@ def _load(
 
 
 def _store(descriptor: Descriptor, corner: list[Any], view: View) -> None:
-    asynchronous.store(_Running.program, descriptor, list(corner), view)
-    _Running.program.pause()
+    asynchronous.store(Running.program, descriptor, list(corner), view)
+    Running.program.pause()
 
 
 def _store_wait(pendings: Any) -> None:
-    asynchronous.wait_for_stores(_Running.program, int(pendings))
-    _Running.program.pause()
+    asynchronous.wait_for_stores(Running.program, int(pendings))
+    Running.program.pause()
 
 
 def _fence() -> None:
-    program = _Running.program
+    program = Running.program
     for block in program.blocks:
         block.fence(program.me.clock)
 
@@ -207,7 +166,7 @@ def _fence() -> None:
 def _multiply(
     a: Any, b: View, acc: Any, *, use_acc: Any = True, is_async: bool = False
 ) -> Any:
-    program = _Running.program
+    program = Running.program
     total = asynchronous.multiply(program, a, b, acc, bool(use_acc))
     if not is_async:
         return _multiply_wait(0, deps=[total])
@@ -216,8 +175,8 @@ def _multiply(
 
 
 def _multiply_wait(num_outstanding: Any = 0, deps: Any = None) -> Any:
-    found = asynchronous.wait_for_products(_Running.program, int(num_outstanding), deps)
-    _Running.program.pause()
+    found = asynchronous.wait_for_products(Running.program, int(num_outstanding), deps)
+    Running.program.pause()
     return found
 
 
@@ -232,13 +191,13 @@ TL = Module(
 MBARRIER = Module(
     "mbarrier",
     MBarrierLayout=BarrierLayout,
-    init=_init,
-    wait=_wait,
-    expect=_expect,
-    arrive=_arrive,
-    fence_init_release_cluster=partial(_step, "fence"),
+    init=init,
+    wait=wait,
+    expect=expect,
+    arrive=arrive,
+    fence_init_release_cluster=partial(step, "fence"),
 )
-CLUSTER = Module("cluster", barrier=partial(_step, "meet"))
+CLUSTER = Module("cluster", barrier=partial(step, "meet"))
 TMA = Module(
     "tma",
     async_load=_load,
@@ -263,10 +222,12 @@ GL = Module(
     SliceLayout=registers.Slice,
     allocate_shared_memory=_allocate,
     zeros=_zeros,
+    full=_full,
+    inline_asm_elementwise=_inline,
     arange=_arange,
     convert_layout=_convert,
     static_range=range,
-    num_ctas=lambda: _Running.program.ctas,
+    num_ctas=lambda: Running.program.ctas,
     warp_specialize=_warp_specialize,
 )
 
@@ -292,6 +253,9 @@ def stand_ins() -> dict[int, Any]:
         (real_hopper.tma, TMA),
         (getattr(real_hopper, "cluster", None), CLUSTER),
     ]
+    memory = real_gl.shared_memory_descriptor
+    for name in ("reinterpret", "_reinterpret"):
+        found[id(getattr(memory, name, None))] = _reinterpret
     for real, module in pairs:
         found[id(real)] = module
         for name, value in vars(module).items():

@@ -11,9 +11,9 @@ from contextvars import copy_context
 from types import FrameType
 from typing import Any
 
-from gemmgen.verification.gluon.clocks import Clock, Moment
-from gemmgen.verification.gluon.misuse import Misuse, frame_here, place
 from gemmgen.verification.gluon.policies import Choices
+from gemmgen.verification.memory.clocks import Clock, Moment
+from gemmgen.verification.memory.misuse import Misuse, frame_here, place
 
 
 class _Stopped(BaseException):

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from gemmgen.verification.gluon.barriers import Barrier
-from gemmgen.verification.gluon.clocks import Clock
 from gemmgen.verification.gluon.descriptors import Descriptor
-from gemmgen.verification.gluon.misuse import misused
 from gemmgen.verification.gluon.partitions import Partition, Turns
 from gemmgen.verification.gluon.policies import Choices
-from gemmgen.verification.gluon.shared import Block, Sides
+from gemmgen.verification.memory.barriers import Barrier
+from gemmgen.verification.memory.clocks import Clock
+from gemmgen.verification.memory.misuse import misused
+from gemmgen.verification.memory.shared import Block, Sides
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,7 @@ class Program:
         self.ctas = ctas
         self.kernel = Partition(0, "the kernel", warps, Clock())
         self.blocks: list[Block] = []
+        self.rings: list[Any] = []
         self.barriers: list[Barrier] = []
         self.loads: list[Load] = []
         self.steps: list[str] = []

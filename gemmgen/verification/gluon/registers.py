@@ -8,7 +8,7 @@ import numpy as np
 import triton.language as tl
 from triton.runtime.interpreter import TensorHandle
 
-from gemmgen.verification.gluon.misuse import misused
+from gemmgen.verification.memory.misuse import misused
 
 _REGISTERS = 65536
 """Of an SM; a thread takes 24 to 256 of them, in eights."""

@@ -1,18 +1,19 @@
 """Shared memory as kernels see it: allocations, views of their blocks, barriers."""
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from gemmgen.verification.gluon.barriers import Barrier
 from gemmgen.verification.gluon.descriptors import storage
-from gemmgen.verification.gluon.misuse import misused
 from gemmgen.verification.gluon.program import Program
 from gemmgen.verification.gluon.registers import Registers
-from gemmgen.verification.gluon.shared import Access, Block, Sides, both, new_block
+from gemmgen.verification.memory.barriers import Barrier
+from gemmgen.verification.memory.misuse import misused
+from gemmgen.verification.memory.shared import Access, Block, Sides, both, new_block
 
 
 class Ring:
@@ -24,13 +25,19 @@ class Ring:
     def __init__(
         self, program: Program, dtype: Any, shape: list[Any], layout: Any
     ) -> None:
-        count, *sizes = map(int, shape)
         self.program = program
         self.name = "shared memory"
         self.dtype = dtype
         self.layout = layout
-        self.shape = (count, *sizes)
-        self.parts: list[list[Any]] = [self._parts(number) for number in range(count)]
+        self.shape = tuple(map(int, shape))
+        self.bytes = dtype.primitive_bitwidth // 8 * int(np.prod(self.shape))
+        self.boxes: Boxes | None = None
+        program.rings.append(self)
+
+    @cached_property
+    def parts(self) -> list[list[Any]]:
+        """Its blocks, or barriers, each for every CTA."""
+        return [self._parts(number) for number in range(self.shape[0])]
 
     def _parts(self, number: int) -> list[Any]:
         """A block for each CTA."""
@@ -57,6 +64,51 @@ class Ring:
         """One of its blocks."""
         sides = tuple((0, size) for size in self.shape[1:])
         return View(self, self._found(index), sides, tuple(range(len(sides))))
+
+    def reinterpret(self, dtype: Any, shape: Sequence[Any], layout: Any) -> "Boxes":
+        """The same memory as blocks of another number of rows."""
+        sizes = tuple(map(int, shape))
+        if int(np.prod(sizes)) != int(np.prod(self.shape)) or dtype != self.dtype:
+            raise misused(f"{self.name} of {list(self.shape)} is seen as {list(sizes)}")
+        if self.boxes is None:
+            self.boxes = Boxes(self, (self.shape[0] * self.shape[1], self.shape[2]))
+        return self.boxes.of(sizes, layout)
+
+
+class Boxes:
+    """An allocation of rows as blocks, of which a first index counts so many rows."""
+
+    def __init__(self, ring: Ring, rows: tuple[int, ...]) -> None:
+        self.program, self.dtype = ring.program, ring.dtype
+        self.layout, self.height = ring.layout, rows[0]
+        self.ring = ring
+        own = tuple((0, size) for size in rows)
+        self.block = new_block(lambda: ring.name, rows, storage(ring.dtype), own)
+        self.block.each = [self.block]
+        self.program.blocks.append(self.block)
+
+    @property
+    def name(self) -> str:
+        """What the kernel calls it."""
+        return self.ring.name
+
+    def of(self, shape: tuple[int, ...], layout: Any) -> "Boxes":
+        """The same rows as such blocks."""
+        found = copy(self)
+        found.layout, found.height = layout, shape[1]
+        return found
+
+    def index(self, index: Any) -> "View":
+        """One of the blocks."""
+        first, columns = int(index) * self.height, self.block.data.shape[1]
+        return self.view(((first, first + self.height), (0, columns)))
+
+    def view(self, sides: Sides) -> "View":
+        """Such rows and columns."""
+        for (begin, end), size in zip(sides, self.block.data.shape, strict=True):
+            if not 0 <= begin < end <= size:
+                raise misused(f"{begin} to {end} is beyond the {size} of {self.name}")
+        return View(self, self.block, sides, (0, 1))
 
 
 class BarrierLayout:
@@ -95,7 +147,7 @@ class Barriers(Ring):
 class View:
     """A block of shared memory or some `sides` of it, with its axes in some order."""
 
-    ring: Ring
+    ring: Ring | Boxes
     block: Block
     sides: Sides
     axes: tuple[int, ...]

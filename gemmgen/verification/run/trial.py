@@ -44,9 +44,9 @@ from gemmgen.verification.example.large_offsets import Far, far_call, give_back
 from gemmgen.verification.example.one_example import Call, Wrong, check_results
 from gemmgen.verification.example.one_example import run as run_example
 from gemmgen.verification.example.subject import Variant
-from gemmgen.verification.gluon.misuse import Misuse
 from gemmgen.verification.interpret.hardware import Refused
 from gemmgen.verification.interpret.memory import OutOfBounds, Unclean
+from gemmgen.verification.memory.misuse import Misuse
 from gemmgen.verification.operators.checks import check_operator
 from gemmgen.verification.oracle.comparison import Block
 from gemmgen.verification.run.shrinking import try_drawn

@@ -7,8 +7,8 @@ phase, or the one before the current one of this parity, is complete.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from gemmgen.verification.gluon.clocks import Clock, Moment
-from gemmgen.verification.gluon.misuse import misused
+from gemmgen.verification.memory.clocks import Clock, Moment
+from gemmgen.verification.memory.misuse import misused
 
 
 @dataclass

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.verification.gluon.clocks import Clock, Moment
-from gemmgen.verification.gluon.misuse import here, misused
+from gemmgen.verification.memory.clocks import Clock, Moment
+from gemmgen.verification.memory.misuse import here, misused
 
 _UNKNOWN = 0xFF
 """What bytes hold that nobody wrote, or that are being written: NaN in every type."""
