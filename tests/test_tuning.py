@@ -67,7 +67,7 @@ def test_candidates_fit_and_hold_the_table_s_own(name: str, target: str) -> None
     assert {tile for one, tile in plan.tiles if one == where} <= set(found)
     for tile in found:
         assert fits(tile, plan.product, where)
-        most = schedule_of(tile).most_accumulated(tile)
+        most = schedule_of(tile).most_accumulated(tile, plan.product)
         assert accumulator_registers(tile, plan.product) <= most <= 160
         assert parse_tile(format_tile(tile)) == tile
         assert tile.schedule != "warp_specialized" or target == "sm_90"

@@ -15,6 +15,13 @@ LINE, SECTOR = 128, 32  # bytes of L2: what has an address of its own, what is m
 # Rows along K of the boxes in which a side is moved: more to a box, and a ring would
 # have to leave more rows empty behind sides that are no multiples of it.
 BOX = 32
+# The least rows of tiles in pieces that one stands for; of lower ones it stands for
+# tiles in one.
+IN_PIECES = 144
+# Rows of the lowest such tile whose block takes as long to multiply as to load; from
+# there to 200 rows its time is in proportion to them, within 2 % (128, 192, 256
+# columns, bf16 NT, H200).
+LOADED = 80
 # Rows of 128 bytes of a ring that is larger than any buffer beside it: those have 64
 # KiB at most.
 LARGER = 512
@@ -111,9 +118,22 @@ def in_one(side: int, part: int, most: int, ring: int) -> bool:
 def heights(least: int, most: int) -> list[int]:
     """Return the rows from `least` to `most` of tiles that differ in rows alone.
 
-    Those are multiples of 16; 48 more than one of 64 take as long as 64 more.
+    Those in pieces are multiples of 16; 48 more than one of 64 take as long as 64 more.
+    Those in one are multiples of 8, but for powers of two, which have one piece.
     """
+    if least < IN_PIECES:
+        return [side for side in range(least, most + 1, 8) if side & (side - 1)]
     return [side for side in range(least, most + 1, 16) if side % 64 != 48]
+
+
+def share(side: int, most: int, least: int) -> float:
+    """Return what part of the time of a block of `most` rows one of fewer takes.
+
+    Both are among the `heights` from `least` on.
+    """
+    if least < IN_PIECES:
+        return max(side, LOADED) / max(most, LOADED)
+    return clocks(side) / clocks(most)
 
 
 def clocks(side: int) -> int:

@@ -8,15 +8,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .sides import (
+    IN_PIECES,
     LINE,
     box,
-    clocks,
     cut,
     cuts,
     heights,
     most_columns,
     most_stored,
     pieces,
+    reserved,
+    share,
 )
 
 ANY = math.inf
@@ -190,20 +192,30 @@ class Tile(NamedTuple):
     def members(self) -> list["Tile"]:
         """Return the tiles that it stands for: itself, or one for each height.
 
-        A block of a lower one takes as much less as wgmma takes for its pieces.
+        A block of a lower one takes a `share` of its time.
         """
         if not self.from_m:
             return [self]
         return [
             self._replace(
                 m=m,
-                stages=self.stages + (m <= self.deep_m),
-                block=self.block * clocks(m) / clocks(self.m),
+                stages=self._stages(m) + (m <= self.deep_m),
+                block=self.block * share(m, self.m, self.from_m),
                 from_m=0,
                 deep_m=0,
             )
             for m in heights(self.from_m, self.m)
         ]
+
+    def _stages(self, m: int) -> int:
+        """Return the stages that a tile of so many rows has room for in its own ring.
+
+        Of those in pieces as many as it has itself.
+        """
+        if self.from_m >= IN_PIECES:
+            return self.stages
+        rows = self.stages * (reserved(self.m) + self.n)
+        return rows // (reserved(m) + self.n)
 
     def predicted(self, M: int, N: int, K: int, sms: int) -> float:
         """Return the microseconds that a timed tile takes, for up to `ROWS` alike."""

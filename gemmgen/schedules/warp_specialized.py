@@ -4,12 +4,15 @@ from collections.abc import Iterable, Iterator
 from itertools import product as every
 
 from gemmgen.hardware.targets import Rates, Target
+from gemmgen.runtime.sides import most_in_one
 from gemmgen.schedules.parts.consumers import (
+    along_k,
     by_pointers,
     composes,
     consumers,
     from_registers,
     misshapen,
+    multiplies_in_one,
     powers_of_two,
     shared_axis,
     shared_memory,
@@ -50,6 +53,15 @@ _COMPOSED = {
 72 to 2200 rows, against tiles of 64, 128 and 256 (bf16 NT, H200); and 96 and 160 of
 four warps, 160, 208 and 224 beside, tried since buffers of results are smaller, 96
 and 144 x 256 since loops of such tiles go in steps."""
+_IN_ONE = {
+    (64, 4): (72, 104, 136, 184),
+    (128, 4): (72, 88, 104, 120, 136, 152, 168, 184, 200),
+    (128, 8): (72, 80, 88, 104, 120, 136, 152, 168, 184, 200, 216),
+    (192, 12): (72, 88, 104, 120, 136, 152, 168, 192),
+    (256, 8): (72, 88, 104, 120, 136, 152, 168, 184, 200),
+}
+"""The same of tiles whose rows one wgmma multiplies: some of all heights, between which
+costs are in proportion."""
 _OF_ROWS = {
     (64, 4): (72, 80, 96, 144, 160, 208),
     (128, 8): (72, 80, 96, 136, 144, 160, 200, 208, 224),
@@ -109,11 +121,13 @@ def search(product: Product) -> Iterator[Tile]:
         rows, columns = (m, n) if turned else (n, m)
         yield Tile(rows, columns, k, GROUP_M, MOST_STAGES, warps, _NAME)
     (line,) = k_blocks(product, 1)
-    sides = [(m, n, warps) for (n, warps), rows in _COMPOSED.items() for m in rows]
+    composed = _IN_ONE if along_k(product) else _COMPOSED
+    sides = [(m, n, warps) for (n, warps), rows in composed.items() for m in rows]
     sides += [
         (m, n, warps) for (m, warps), columns in _OF_ROWS.items() for n in columns
     ]
-    yield from _deep(sides, line, (1, *_IN_PARTS), product)
+    parts = _IN_PARTS[:1] if along_k(product) else _IN_PARTS
+    yield from _deep(sides, line, (1, *parts), product)
     both = [(m, n, warps) if turned else (n, m, warps) for m, n, warps in shapes]
     others = [one for one in both if one not in sides]
     yield from _deep(others, line, _IN_PARTS, product)
@@ -152,8 +166,11 @@ def registers(tile: Tile, product: Product) -> int:
     return 168 if consumers(tile) == 2 else 128
 
 
-def most_accumulated(tile: Tile) -> int:
-    """Two thirds of those of a consumer, which holds no addresses."""
+def most_accumulated(tile: Tile, product: Product) -> int:
+    """Two thirds of those of a consumer, which holds no addresses; in one as many as
+    its rule allows."""
+    if multiplies_in_one(tile, product):
+        return most_in_one(tile.warpgroups)
     return 160 if consumers(tile) == 2 else MOST_ACCUMULATED
 
 

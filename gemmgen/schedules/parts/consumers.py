@@ -5,6 +5,7 @@ Consumers cut one side, rows of what is multiplied, and share the other, in piec
 
 from gemmgen.hardware.targets import Target
 from gemmgen.runtime.sides import (
+    IN_PIECES,
     cuts,
     heights,
     in_one,
@@ -23,9 +24,9 @@ from gemmgen.tables.dtypes import MMAS
 _WARPS = (4, 8, 12)
 _STEP, _LARGEST = 8, 256
 """Of what the side is a multiple that consumers do not cut, and what it is at most."""
-_HEIGHTS = heights(144, _LARGEST)
-"""Rows of tiles that one may stand for: their blocks take what `clocks` of the runtime
-says, since nearly all go in steps along K."""
+_LEAST = 72
+"""Rows of the lowest tile that one may stand for: what a block takes follows from its
+rows by `share` of the runtime."""
 _LINE, _RESTS = 64, (0, 8, 16, 32)
 """Elements of 128 bytes, the lines in which rows along that side are moved; what may be
 left of them, which has a descriptor and a layout in shared memory of its own."""
@@ -106,10 +107,15 @@ def misshapen(tile: Tile) -> str | None:
 
 
 def stands_for(tile: Tile) -> bool:
-    """Several consumers that share rows may, for there is a rule to their costs."""
-    rows = tile.from_m in _HEIGHTS and tile.m in _HEIGHTS
-    several = tile.warpgroups > 1 and cuts(tile.n, tile.warpgroups)
-    return rows and tile.from_m < tile.m and several
+    """Consumers that share rows may, for there is a rule to their costs.
+
+    In pieces there must be several consumers.
+    """
+    least, most = tile.from_m, tile.m
+    ends = [side for side in heights(least, most) if side in (least, most)]
+    several = tile.warpgroups > 1 or least < IN_PIECES
+    shared = several and cuts(tile.n, tile.warpgroups)
+    return len(ends) == 2 and least >= _LEAST and most <= _LARGEST and shared
 
 
 def powers_of_two(tile: Tile) -> set[int]:
@@ -145,10 +151,15 @@ def why_not_compiled(tile: Tile, product: Product) -> str | None:
     return None
 
 
+def along_k(product: Product) -> bool:
+    """Whether both matrices are 16 bits that lie along K, as sides in one have to."""
+    return product.bytes == 2 and product.layout == "NT"
+
+
 def multiplies_in_one(tile: Tile, product: Product) -> bool:
     """Whether one wgmma multiplies all pieces of a side: 16 bits, in lines along K."""
-    lines = product.bytes == 2 and tile.k * product.bytes == LINE_BYTES
-    if not lines or product.layout != "NT" or tile.ctas > 1:
+    lines = tile.k * product.bytes == LINE_BYTES
+    if not lines or not along_k(product) or tile.ctas > 1:
         return False
     left, side = _left_and_shared(tile, product)
     groups = tile.warpgroups

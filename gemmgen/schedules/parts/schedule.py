@@ -96,7 +96,7 @@ def _alone(tile: Tile) -> bool:
     return False
 
 
-def _most(tile: Tile) -> int:
+def _most(tile: Tile, product: Product) -> int:
     return MOST_ACCUMULATED
 
 
@@ -183,7 +183,7 @@ class Schedule:
 
     registers: Callable[[Tile, Product], int] = registers_by_pointers
     """32-bit registers of a thread: what the compiler gives, without an epilogue."""
-    most_accumulated: Callable[[Tile], int] = _most
+    most_accumulated: Callable[[Tile, Product], int] = _most
     """Registers of a thread that a sum may take; the rest is for the epilogue."""
     threads: Callable[[Tile], int] = threads_of
     """Threads of a program."""

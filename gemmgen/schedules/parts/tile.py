@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gemmgen.runtime.sides import LINE, SECTOR, clocks, cut, reused_buffers
+from gemmgen.runtime.sides import LINE, SECTOR, cut, reused_buffers, share
 from gemmgen.runtime.tile import ANY, FILL, FULL, Rates, Work, duration
 from gemmgen.runtime.tile import Tile as Launched
 from gemmgen.tables.dtypes import MMAS, Mma
@@ -88,11 +88,13 @@ class Tile:
         if not self.from_m:
             return (self,)
         launched = self.launched.members()
-        return tuple(replace(self, m=one.m, from_m=0) for one in launched)
+        return tuple(
+            replace(self, m=one.m, stages=one.stages, from_m=0) for one in launched
+        )
 
     def share(self, member: "Tile") -> float:
         """What part of the time of a block one of these takes for its own."""
-        return clocks(member.m) / clocks(self.m) if self.from_m else 1.0
+        return share(member.m, self.m, self.from_m) if self.from_m else 1.0
 
     @property
     def warpgroups(self) -> int:

@@ -9,6 +9,7 @@ from gemmgen.cost.resources import programs_at_a_time
 from gemmgen.cost.time import Sizes, row_starts
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
+from gemmgen.schedules.parts.consumers import along_k
 from gemmgen.schedules.parts.tile import Product, Rates, Tile
 from gemmgen.select.tuned.decision_list import Rule
 from gemmgen.select.tuned.rules_text import read_rules, rules_text
@@ -117,8 +118,20 @@ class Costs:
 
 
 def costed_as(product: Product) -> str | None:
-    """The kind whose costs are the product's; there are none of several right sides."""
-    return kind_of(product) if product.rights == 1 else None
+    """The kind whose costs are the product's; there are none of several right sides.
+
+    Tiles whose sides are multiplied in one have costs of their own.
+    """
+    if product.rights > 1:
+        return None
+    return kind_of(product) + _IN_ONE * along_k(product)
+
+
+def costs_for(costs: Mapping[str, Costs], kind: str | None) -> Costs | None:
+    """Those of a kind; where sides in one have none, those of the same in pieces."""
+    if kind is None:
+        return None
+    return costs.get(kind) or costs.get(kind.removesuffix(_IN_ONE))
 
 
 def kind_of(product: Product) -> str:
@@ -138,7 +151,15 @@ def rates_of(product: Product, rates: Rates) -> Rates:
     return rates._replace(element=product.bytes, result=moved)
 
 
-_KINDS = tuple(dict.fromkeys(one.timed_as or one.name for one in MMAS.values()))
+_IN_ONE = "_nt"
+_KINDS = tuple(
+    dict.fromkeys(
+        (one.timed_as or one.name) + end
+        for one in MMAS.values()
+        for end in ("", _IN_ONE)
+        if not end or not one.one_k_major
+    )
+)
 _RATES = Rates._fields[2:]
 """Those of the GPU; the others are a kernel's."""
 

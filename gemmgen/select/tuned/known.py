@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from gemmgen.hardware.targets import TARGETS, Target
-from gemmgen.select.tuned.costs import Costs
+from gemmgen.select.tuned.costs import Costs, costs_for
 from gemmgen.select.tuned.tuning_file import Measured, Tuning
 
 
@@ -49,15 +49,13 @@ class Known:
 
     def costs(self, kind: str | None) -> dict[str, Costs]:
         """By target, what tiles of a kind of product cost; nothing, if it has none."""
-        if kind is None:
-            return {}
-        return {
-            one.target: one.costs[kind] for one in self._costed if kind in one.costs
-        }
+        found = {one.target: costs_for(one.costs, kind) for one in self._costed}
+        return {name: costs for name, costs in found.items() if costs}
 
     def chosen_by(self, kind: str | None) -> str:
         """Who made the table: the model, or measurements where there are any."""
-        gpus = {one.target: one.gpu for one in self._costed if kind in one.costs}
+        costed = (one for one in self._costed if costs_for(one.costs, kind))
+        gpus = {one.target: one.gpu for one in costed}
         gpus |= {name: one.gpu for name, (one, _) in self._ruled.items()}
         layers = {name: one.gpu for name, (one, _) in self._layered.items()}
         found = [f"on {gpu} for {name}" for name, gpu in gpus.items()]

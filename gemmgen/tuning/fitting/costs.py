@@ -6,6 +6,7 @@ from functools import partial
 
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import SCHEDULES, schedule_of, why_not
+from gemmgen.schedules.parts.consumers import multiplies_in_one
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import GROUP_M, Product, Tile
 from gemmgen.select.plan import Plan
@@ -160,7 +161,8 @@ def _chosen(
     have, then the best of clusters.
     """
     tiles = list(dict.fromkeys(tile for each in samples for tile in each.times))
-    tiles += standing(tiles)
+    in_one = partial(multiplies_in_one, product=samples[0].product)
+    tiles += standing(tiles, in_one)
     choice = _choice(samples, tiles, fitted(samples, tiles, target), target)
     alone = [tile for tile in tiles if tile.ctas == 1]
     clusters = [tile for tile in tiles if tile.ctas > 1]

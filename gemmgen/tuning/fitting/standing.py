@@ -3,25 +3,27 @@
 A table of few rows so has tiles of the right height for each call.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Tile
 
 
-def standing(tiles: Iterable[Tile]) -> Iterator[Tile]:
-    """Tiles that stand for some of these.
+def standing(tiles: Iterable[Tile], in_one: Callable[[Tile], bool]) -> Iterator[Tile]:
+    """Tiles that stand for some of these, those whose rows are in one, or in pieces.
 
-    All of them have as many stages as the highest, or one more.
+    Those in pieces have as many stages as the highest, or one more.
     """
-    alike: dict[Tile, list[Tile]] = {}
+    alike: dict[tuple[Tile, bool], list[Tile]] = {}
     for tile in tiles:
-        alike.setdefault(replace(tile, m=0, stages=0), []).append(tile)
-    for each in alike.values():
+        of = replace(tile, m=0, stages=0), in_one(tile)
+        alike.setdefault(of, []).append(tile)
+    for (_, whole_rows), each in alike.items():
         highest = max(each, key=lambda tile: (tile.m, tile.stages))
         near = (highest.stages, highest.stages + 1)
-        for least in sorted(tile.m for tile in each if tile.stages in near):
+        lower = (tile.m for tile in each if whole_rows or tile.stages in near)
+        for least in sorted(lower):
             whole = replace(highest, from_m=least)
             if schedule_of(whole).stands_for(whole):
                 yield whole

@@ -113,7 +113,7 @@ def _grouped(tiles: Sequence[Tile]) -> Iterator[Tile]:
 
 def _deepest(tile: Tile, plan: Plan, target: Target) -> Tile | None:
     """The tile with as many stages as fit, or None if two do not."""
-    most = schedule_of(tile).most_accumulated(tile)
+    most = schedule_of(tile).most_accumulated(tile, plan.product)
     if accumulator_registers(tile, plan.product) > most:
         return None
     if spills(tile, plan.product) or why_not_compiled(tile, plan.product, target):
