@@ -247,11 +247,11 @@ def test_small_tiles_load_what_each_thread_has(
 
 
 def test_words_on_the_stack_beside_the_k_loop_are_a_note() -> None:
-    """Triton 3.6 spills 8 bytes here, others may not."""
+    """Triton 3.6 spills 16 bytes of three consumers that meet, others may not."""
     plan, row = PLANS["linear_bias_silu_residual"], TARGETS["sm_90"]
     module, _ = kernel_of(plan)
     kernel = jit_function(module, plan, "warp_specialized")
-    tile = Tile(128, 128, 64, 8, 5, 4, "warp_specialized", FILL)
+    tile = Tile(128, 192, 64, 8, 3, 12, "warp_specialized", FILL)
     found = check_tile(plan, kernel, row, tile)
     assert not found.problems
     notes = [f"spills {found.spilled_bytes} bytes of registers, not in the K loop"]

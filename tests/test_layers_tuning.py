@@ -225,7 +225,7 @@ def layered(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
     return home
 
 
-FAST = Tile(104, 128, 64, 8, 7, 8, "warp_specialized")
+FAST = Tile(104, 128, 64, 8, 6, 8, "warp_specialized")
 
 
 def tune(**options: object) -> tuning_file.Measured:

@@ -8,6 +8,7 @@ from gemmgen.cost.resources import fits, shared_memory, why_not_compiled
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.output import alone
 from gemmgen.runtime.sides import cuts, most_columns, most_stored, pieces
+from gemmgen.schedules.parts.consumers import multiplies_in_one
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import plans
 from gemmgen.spec.parse import parse
@@ -89,24 +90,29 @@ def launched(m: int, n: int, warps: int):
 
 
 @pytest.mark.parametrize(
-    ("m", "boxes"),
+    ("m", "boxes", "along_k"),
     [
-        (64, [64]),
-        (128, [128]),
-        (256, [256]),
-        (24, [16, 8]),
-        (104, [32, 8]),
-        (192, [128, 64]),
-        (200, [64, 8]),
-        (248, [16, 8]),
+        (64, [64], [64]),
+        (128, [128], [128]),
+        (256, [256], [256]),
+        (24, [16, 8], [16, 8]),
+        (104, [32, 8], [32, 8]),
+        (160, [128, 32], [32]),
+        (176, [32, 16], [32, 16]),
+        (192, [128, 64], [64]),
+        (200, [64, 8], [32, 8]),
+        (248, [16, 8], [16, 8]),
     ],
 )
 def test_boxes_are_as_large_as_the_smallest_piece_but_one(
-    m: int, boxes: list[int]
+    m: int, boxes: list[int], along_k: list[int]
 ) -> None:
-    """What is left has a second box, if its size is another."""
+    """What is left has a second box, if its size is another.
+
+    Along K boxes have 32 rows at most, or as many as the side is a multiple of.
+    """
     tile = launched(m, 128, 8)
-    assert tile.boxes("mk", "n") == tuple((one, 32) for one in boxes)
+    assert tile.boxes("mk", "n") == tuple((one, 32) for one in along_k)
     assert tile.boxes("km", "n") == tuple((32, one) for one in boxes)
 
 
@@ -147,7 +153,7 @@ def test_columns_come_in_pieces_where_rows_are_cut() -> None:
     """Pieces of several lines of 128 bytes, and a second box for what is left."""
     tile = launched(128, 208, 8)
     assert tile.boxes("mk", "m") == ((64, 32),)
-    assert tile.boxes("nk", "m") == ((64, 32), (16, 32))
+    assert tile.boxes("nk", "m") == ((32, 32), (16, 32))
     assert tile.boxes("kn", "m") == ((32, 64), (32, 16))
     assert tile.boxes("mn", "m", beside=True) == ((64, 64), (64, 16))
     assert launched(192, 144, 12).boxes("mn", "m", beside=True) == ((64, 64), (64, 16))
@@ -171,6 +177,17 @@ def test_every_piece_is_a_multiple_of_a_box(m: int, n: int, warps: int) -> None:
         assert all(one % first[0] == 0 for one in larger)
         assert last == (rest[0] if rest else first)[0]
         assert len(rest) == (bool(larger) and larger[-1] != last)
+
+
+@pytest.mark.parametrize("m", [*range(8, 264, 8)])
+@pytest.mark.parametrize(("n", "warps"), [(64, 4), (128, 8), (192, 12)])
+def test_every_piece_is_a_multiple_of_a_box_along_k(m: int, n: int, warps: int) -> None:
+    """There a last piece that is a multiple of it too has no box of its own."""
+    first, *rest = launched(m, n, warps).boxes("mk", "n")
+    *larger, last = pieces(m, most_columns(warps // 4))
+    assert all(one % first[0] == 0 for one in larger)
+    assert last == (rest[0] if rest else first)[0]
+    assert len(rest) == (m % first[0] > 0)
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +215,33 @@ def test_tiles_of_pieces_take_the_memory_predicted(
     """Never more: who is let in by the prediction must find room."""
     plan, kernel = kernels[name]
     tile = Tile(m, n, 32, 8, 2, warps, "warp_specialized")
+    assert fits(tile, plan.product, TARGET)
+    assert why_not_compiled(tile, plan.product, TARGET) is None
+    real = compile_aligned(plan, kernel, TARGET, tile).metadata.shared
+    assert 0 <= shared_memory(tile, plan.product, TARGET) - real <= 512
+
+
+IN_ONE = [
+    *((104, 128, 3, 8), (200, 128, 3, 8), (136, 192, 3, 12), (88, 256, 3, 8)),
+    *((104, 128, 3, 4), (72, 64, 4, 4), (128, 144, 3, 8), (192, 96, 3, 12)),
+]
+CASES_IN_ONE = [(name, *each) for name in ("plain", "fused") for each in IN_ONE]
+FEW_IN_ONE = {
+    *(("plain", 104, 128, 3, 4), ("plain", 136, 192, 3, 12)),
+    *(("fused", 200, 128, 3, 8), ("fused", 88, 256, 3, 8), ("fused", 128, 144, 3, 8)),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "m", "n", "stages", "warps"), all_but(FEW_IN_ONE, CASES_IN_ONE)
+)
+def test_tiles_in_one_take_the_memory_predicted(
+    name: str, m: int, n: int, stages: int, warps: int, kernels
+) -> None:
+    """Stages of their ring have whole boxes, and the ring has whole slices."""
+    plan, kernel = kernels[name]
+    tile = Tile(m, n, 64, 8, stages, warps, "warp_specialized")
+    assert multiplies_in_one(tile, plan.product)
     assert fits(tile, plan.product, TARGET)
     assert why_not_compiled(tile, plan.product, TARGET) is None
     real = compile_aligned(plan, kernel, TARGET, tile).metadata.shared

@@ -9,8 +9,9 @@ import pytest
 
 from gemmgen.cost.resources import fits, shared_memory, why_not_compiled
 from gemmgen.hardware.targets import TARGETS
-from gemmgen.runtime.sides import CLOCKS, clocks, heights
-from gemmgen.schedules.parts.tile import Product
+from gemmgen.runtime.sides import CLOCKS, IN_PIECES, clocks, heights, reserved
+from gemmgen.schedules.parts.consumers import multiplies_in_one
+from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tuned.costs import Cost, Costs
 from gemmgen.select.tuned.tile_text import parse_tile
@@ -30,6 +31,14 @@ LOWER = [
         *("208x128x64 kfill s5 w8", "128x128x64 kfill s6 w8"),
     )
 ]
+IN_ONE = parse_tile("warp_specialized 72-200x128x64 kfill s4 w8")
+LOW = [
+    parse_tile(f"warp_specialized {text}")
+    for text in (
+        *("200x128x64 kfill s4 w8", "72x128x64 kfill s6 w8"),
+        "104x128x64 kfill s6 w8",
+    )
+]
 PLANS = {plan.name: plan for plan in load(Path(__file__).parent.parent / "spec.yaml")}
 
 
@@ -37,6 +46,11 @@ def test_heights_are_sums_of_few_powers_of_two() -> None:
     assert heights(144, 256) == [144, 160, 192, 208, 224, 256]
     assert all(clocks(48 + side) > 0.95 * clocks(64 + side) for side in (128, 192))
     assert clocks(208) == CLOCKS[128] + CLOCKS[64] + CLOCKS[16]
+
+
+def test_heights_in_one_are_all_that_have_several_pieces() -> None:
+    assert heights(72, 144) == [72, 80, 88, 96, 104, 112, 120, 136, 144]
+    assert heights(136, 256) == [*range(136, 256, 8)]
 
 
 def test_each_has_its_rows_its_depth_and_its_part_of_a_block() -> None:
@@ -54,17 +68,44 @@ def test_each_has_its_rows_its_depth_and_its_part_of_a_block() -> None:
     assert [one.m for one in WHOLE.members] == [one.m for one in found]
 
 
+def test_those_in_one_have_stages_as_their_ring_has_room() -> None:
+    """And a block takes as long as its rows say, from 80 on; some load for longer."""
+    own = IN_ONE.launched._replace(block=0.6, once=1.2, shared=230_000)
+    found, room = own.members(), 4 * (128 + reserved(200))
+    assert [one.m for one in found] == [*range(72, 128, 8), *range(136, 208, 8)]
+    assert [one.stages for one in found] == [6] * 4 + [5] * 3 + [4] * 9
+    for one in found:
+        assert one.stages == room // (128 + reserved(one.m))
+        assert one.block == pytest.approx(0.6 * max(one.m, 80) / 200)
+        same = {"m": 200, "stages": 4, "block": 0.6, "from_m": 72}
+        assert one.from_m == one.deep_m == 0 and one._replace(**same) == own
+    deep = own._replace(deep_m=120).members()
+    assert [one.stages for one in deep] == [7] * 4 + [6] * 3 + [4] * 9
+    members = IN_ONE.members
+    assert [(one.m, one.stages) for one in members] == [
+        (one.m, one.stages) for one in found
+    ]
+    assert all(multiplies_in_one(one, PLAIN) for one in members)
+    assert all(fits(one, PLAIN, H200) for one in members)
+    assert IN_ONE.share(members[0]) == IN_ONE.share(members[1]) == 0.4
+
+
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.get)
 def test_all_fit_what_their_row_says(plan: Plan) -> None:
-    """And a stage more than that fits none, or they would have it."""
+    """And a stage more than that fits none, or they would have it.
+
+    Of those in one just the highest: others have what its ring has room for.
+    """
     for row in plan.rows:
+        whole_rows = 0 < row.tile.from_m < IN_PIECES
         for tile in row.tiles(plan.product) if row.tile.from_m else ():
             assert fits(tile, plan.product, row.target)
             assert not why_not_compiled(tile, plan.product, row.target)
             used = shared_memory(tile, plan.product, row.target)
             assert used <= row.shared_memory(plan.product)
             higher = replace(tile, stages=tile.stages + 1)
-            beyond = tile.stages == row.tile.stages
+            own = tile.m == row.tile.m or not whole_rows
+            beyond = own and tile.stages == row.tile.stages
             assert not (beyond and fits(higher, plan.product, row.target))
 
 
@@ -93,12 +134,26 @@ def test_those_timed_say_which_there_are() -> None:
     """As many stages as the highest or one more; others have another ring."""
     deep = replace(LOWER[1], m=144, stages=6)
     whole = [replace(tile, split_k=1) for tile in LOWER]
-    found = [*standing([*LOWER, deep, *whole, parse_tile("tma 64x128x64 s8 w4")])]
+    other = parse_tile("tma 64x128x64 s8 w4")
+    found = [*standing([*LOWER, deep, *whole, other], in_pieces)]
     assert found == [WHOLE, replace(WHOLE, split_k=1)]
     assert known_of(WHOLE, [*LOWER, deep, *whole]) == LOWER[:3]
     assert known_of(LOWER[3], LOWER) == [LOWER[3]]
     assert not known_of(LOWER[3], whole)
-    assert not [*standing(LOWER[:1])]
+    assert not [*standing(LOWER[:1], in_pieces)]
+
+
+def in_pieces(tile: Tile) -> bool:
+    """As if no side were multiplied in one."""
+    return False
+
+
+def test_those_in_one_stand_apart_whatever_their_stages() -> None:
+    """Each has those that its ring holds, which may be more than one beyond."""
+    found = [*standing([*LOWER, *LOW], LOW.__contains__)]
+    assert found == [WHOLE, IN_ONE]
+    assert known_of(IN_ONE, [*LOW, LOWER[0]]) == LOW
+    assert not [*standing([*LOWER[:1], *LOW[1:2]], LOW.__contains__)]
 
 
 def test_its_costs_come_from_all_their_times() -> None:
@@ -152,6 +207,10 @@ def _tiles(shape: tuple[int, int, int]) -> int:
         "warp_specialized 152-256x128x64 s4 w8",
         "warp_specialized 128-256x128x64 s4 w8",
         "warp_specialized 160-240x128x64 s4 w8",
+        "warp_specialized 64-200x128x64 s4 w8",
+        "warp_specialized 76-200x128x64 s4 w8",
+        "warp_specialized 72-128x128x64 s4 w8",
+        "warp_specialized 72-256x128x64 s4 w8",
     ],
 )
 def test_others_stand_for_none(text: str) -> None:

@@ -19,6 +19,7 @@ from gemmgen.cost.resources import fits  # noqa: E402
 from gemmgen.cost.time import predicted_time  # noqa: E402
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
 from gemmgen.schedules import SCHEDULES, schedule_of  # noqa: E402
+from gemmgen.schedules.parts.consumers import multiplies_in_one  # noqa: E402
 from gemmgen.schedules.parts.memory import accumulator_registers  # noqa: E402
 from gemmgen.schedules.parts.tile import GROUP_M, Tile  # noqa: E402
 from gemmgen.select.model_table import describes_operands  # noqa: E402
@@ -68,7 +69,8 @@ def test_candidates_fit_and_hold_the_table_s_own(name: str, target: str) -> None
     for tile in found:
         assert fits(tile, plan.product, where)
         most = schedule_of(tile).most_accumulated(tile, plan.product)
-        assert accumulator_registers(tile, plan.product) <= most <= 160
+        highest = 200 if multiplies_in_one(tile, plan.product) else 160
+        assert accumulator_registers(tile, plan.product) <= most <= highest
         assert parse_tile(format_tile(tile)) == tile
         assert tile.schedule != "warp_specialized" or target == "sm_90"
 

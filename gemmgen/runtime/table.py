@@ -137,7 +137,14 @@ def best(tiles: Iterable[Tile], sizes: Sizes, sms: int) -> Tile | None:
             break
         elif not tile.waves or tile.fills(M, N, sms):
             return tile
-    return min(timed, key=lambda tile: tile.predicted(M, N, K, sms), default=None)
+    rows = cdiv(M, ROWS) * ROWS
+    found, least = None, math.inf
+    for tile in timed:
+        if tile.at_least(rows, N, K, sms) < least:
+            time = tile.predicted(M, N, K, sms)
+            if time < least:
+                found, least = tile, time
+    return found
 
 
 class Fastest(Bounded):

@@ -223,6 +223,18 @@ class Tile(NamedTuple):
         work = self.work(cdiv(M, ROWS) * ROWS, N, K, sms, self.rates)
         return duration(work, self.block, self.once, self.launch, self.rates)
 
+    def at_least(self, M: int, N: int, K: int, sms: int) -> float:
+        """Return microseconds that `predicted` is never less than: of its loop alone.
+
+        Most of many tiles take longer so than another does in all.
+        """
+        tiles = -(-M // self.m) * -(-N // self.n)
+        sms //= self.ctas
+        parts = self.splits(tiles, K, sms) if self.split_k != 1 else 1
+        rounds = -(-tiles * parts // (sms * self.resident))
+        blocks = -(-K // (self.k * parts))
+        return self.launch + rounds * (blocks * self.block + self.once)
+
     @property
     def warpgroups(self) -> int:
         """Groups of four warps that share a tile."""

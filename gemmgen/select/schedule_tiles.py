@@ -7,6 +7,7 @@ from gemmgen.cost.split_product import line_bytes, most_accumulator_registers
 from gemmgen.cost.time import best_stages
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import SCHEDULES, schedule_of
+from gemmgen.schedules.parts.consumers import multiplies_in_one
 from gemmgen.schedules.parts.memory import (
     MOST_ACCUMULATED,
     accumulator_registers,
@@ -50,11 +51,16 @@ def _one_line(m: int, product: Product, target: Target) -> bool:
 def holds(tile: Tile, product: Product, target: Target, live_tiles: int) -> bool:
     """Whether a thread's registers hold the accumulator beside all else.
 
-    The parts of a product split in three live there too.
+    The parts of a product split in three live there too. Sums of sides in one may be
+    larger, and beside any epilogue, which has a piece at a time; where K comes in parts
+    some bytes would spill.
     """
     own = accumulator_registers(tile, product)
     if own <= most_accumulator_registers(product, target):
         return True
-    spare = schedule_of(tile).spare_tiles(product)
-    whole = product.mma.terms == 1 and own <= MOST_ACCUMULATED
-    return whole and live_tiles <= spare
+    schedule = schedule_of(tile)
+    few = live_tiles <= schedule.spare_tiles(product)
+    if multiplies_in_one(tile, product):
+        most = schedule.most_accumulated(tile, product)
+        return own <= most and (few or tile.split_k == 1)
+    return product.mma.terms == 1 and own <= MOST_ACCUMULATED and few

@@ -88,6 +88,38 @@ def sums_of(columns, warpgroups, in_one):
 
 
 @gluon.jit
+def multiply_stage(
+    loads, stage, read, sums, adds, COLUMNS: gl.constexpr, STAGES: gl.constexpr,
+    NUM_WGS: gl.constexpr, A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr,
+    SWAP_AB: gl.constexpr, LEFT_IN_REGISTERS: gl.constexpr, IN_ONE: gl.constexpr,
+    WG: gl.constexpr,
+):  # fmt: skip
+    """Begin to multiply the block of a stage, and let go of `read`, the one before."""
+    a_smem, b_smem, _full, empty, _order = loads
+    left_smem, right_smem = (b_smem, a_smem) if SWAP_AB else (a_smem, b_smem)
+    ROWS: gl.constexpr = sums[0].shape[0]
+    if IN_ONE:
+        LEFT: gl.constexpr = NUM_WGS * ROWS
+        dtype: gl.constexpr = left_smem.dtype
+        total = begin_in_one(sums[0], stage, COLUMNS, LEFT, STAGES, WG, dtype)
+        sums = wait_for_products((total,), 1)
+        arrive_at_all(empty, read, pred=adds)
+        return sums
+    else:
+        LEFT_K_MAJOR: gl.constexpr = B_K_MAJOR if SWAP_AB else A_K_MAJOR
+        RIGHT_K_MAJOR: gl.constexpr = A_K_MAJOR if SWAP_AB else B_K_MAJOR
+        block = side(left_smem.index(stage * NUM_WGS + WG), LEFT_K_MAJOR)
+        STEPS: gl.constexpr = steps_of(
+            ROWS, COLUMNS, NUM_WGS, left_smem.dtype, block.shape[1]
+        )
+        HELD: gl.constexpr = STEPS if LEFT_IN_REGISTERS else STEPS - 1
+        return multiply_block(
+            block, right_smem, stage, sums, adds, empty, read,
+            STEPS, HELD, RIGHT_K_MAJOR,
+        )  # fmt: skip
+
+
+@gluon.jit
 def multiply(
     loads, K, k_iter, wave, ROWS: gl.constexpr, COLUMNS: gl.constexpr,
     BLOCK_K: gl.constexpr, STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
@@ -100,35 +132,21 @@ def multiply(
     with one wgmma.
     """
     a_smem, b_smem, full, empty, order = loads
-    left_smem, right_smem = (b_smem, a_smem) if SWAP_AB else (a_smem, b_smem)
-    LEFT_K_MAJOR: gl.constexpr = B_K_MAJOR if SWAP_AB else A_K_MAJOR
-    RIGHT_K_MAJOR: gl.constexpr = A_K_MAJOR if SWAP_AB else B_K_MAJOR
+    dtype: gl.constexpr = (b_smem if SWAP_AB else a_smem).dtype
     PINGPONG: gl.constexpr = NUM_WGS == 1
     WG: gl.constexpr = CONSUMER * (NUM_WGS > 1)
-    LEFT: gl.constexpr = NUM_WGS * ROWS
-    sums = zero_sums(ROWS, sums_of(COLUMNS, NUM_WGS, IN_ONE), left_smem.dtype)
-    STEPS: gl.constexpr = steps_of(ROWS, COLUMNS, NUM_WGS, left_smem.dtype, BLOCK_K)
-    HELD: gl.constexpr = STEPS if LEFT_IN_REGISTERS else STEPS - 1
     BEFORE: gl.constexpr = 0 if LEFT_IN_REGISTERS else STAGES - 1
+    sums = zero_sums(ROWS, sums_of(COLUMNS, NUM_WGS, IN_ONE), dtype)
     k_blocks = tl.cdiv(K, BLOCK_K)
     if PINGPONG:
         mbarrier.wait(order.index(CONSUMER), (wave & 1) ^ (1 - CONSUMER))
     for k in range(k_blocks):
         stage = k_iter % STAGES
         mbarrier.wait(full.index(stage), (k_iter // STAGES) & 1)
-        read = (k_iter + BEFORE) % STAGES
-        if IN_ONE:
-            total = begin_in_one(
-                sums[0], stage, COLUMNS, LEFT, STAGES, WG, left_smem.dtype
-            )
-            sums = wait_for_products((total,), 1)
-            arrive_at_all(empty, read, pred=k > 0)
-        else:
-            block = side(left_smem.index(stage * NUM_WGS + WG), LEFT_K_MAJOR)
-            sums = multiply_block(
-                block, right_smem, stage, sums, k > 0, empty, read,
-                STEPS, HELD, RIGHT_K_MAJOR,
-            )  # fmt: skip
+        sums = multiply_stage(
+            loads, stage, (k_iter + BEFORE) % STAGES, sums, k > 0, COLUMNS, STAGES,
+            NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB, LEFT_IN_REGISTERS, IN_ONE, WG,
+        )  # fmt: skip
         k_iter += 1
     if not LEFT_IN_REGISTERS:
         sums = wait_for_products(sums, 0)

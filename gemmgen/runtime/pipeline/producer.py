@@ -38,6 +38,33 @@ def load_shared(
         load_pieces(boxes, first, k, bar, smem, stage, 1 - K_MAJOR, True)
 
 
+@gluon.jit
+def load_stage(
+    loads, bar, stage, first_m, first_n, k,
+    BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, STAGES: gl.constexpr,
+    NUM_WGS: gl.constexpr, A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr,
+    SWAP_AB: gl.constexpr, IN_ONE: gl.constexpr,
+):  # fmt: skip
+    """Load a K block of A and of B.
+
+    B last: neighbouring programs load the same block, which L2 reads once if they do so
+    together: 1.13 ms against 1.41 (8192x14336x4096, zeros, H200).
+    """
+    a_boxes, b_boxes, a_smem, b_smem, _full, _empty = loads
+    if SWAP_AB:
+        load_shared(
+            a_boxes, first_m, k, bar, a_smem, stage,
+            BLOCK_M, BLOCK_N, STAGES, A_K_MAJOR, IN_ONE,
+        )  # fmt: skip
+        load_parts(b_boxes, first_n, k, bar, b_smem, stage, NUM_WGS, B_K_MAJOR)
+    else:
+        load_parts(a_boxes, first_m, k, bar, a_smem, stage, NUM_WGS, A_K_MAJOR)
+        load_shared(
+            b_boxes, first_n, k, bar, b_smem, stage,
+            BLOCK_N, BLOCK_M, STAGES, B_K_MAJOR, IN_ONE,
+        )  # fmt: skip
+
+
 @gluon.constexpr_function
 def loaded_rows(rows, columns, swaps, ctas):
     """Rows of A and columns of B that a CTA loads: its part of one side, or of B."""
@@ -85,7 +112,7 @@ def produce(
     IN_ONE: gl.constexpr,
 ):  # fmt: skip
     """Load the K blocks of every tile of this program, each into an empty stage."""
-    a_boxes, b_boxes, a_smem, b_smem, full, empty = loads
+    a_boxes, _b_boxes, _a_smem, _b_smem, full, empty = loads
     first_k = 0 if SPLIT_K == 1 else k_begin  # the compiler does not know that 0
     ROWS: gl.constexpr = loaded_rows(BLOCK_M, BLOCK_N, SWAP_AB, gl.num_ctas())
     BYTES: gl.constexpr = ROWS * BLOCK_K * bytes_of((a_boxes,))
@@ -100,20 +127,10 @@ def produce(
             bar = full.index(stage)
             wait_for_all(empty, stage, ((k_iter // STAGES) & 1) ^ 1)
             mbarrier.expect(bar, BYTES)
-            # B last: neighbouring programs load the same block, which L2 reads once if
-            # they do so together: 1.13 ms against 1.41 (8192x14336x4096, zeros, H200).
-            if SWAP_AB:
-                load_shared(
-                    a_boxes, first_m, k, bar, a_smem, stage,
-                    BLOCK_M, BLOCK_N, STAGES, A_K_MAJOR, IN_ONE,
-                )  # fmt: skip
-                load_parts(b_boxes, first_n, k, bar, b_smem, stage, NUM_WGS, B_K_MAJOR)
-            else:
-                load_parts(a_boxes, first_m, k, bar, a_smem, stage, NUM_WGS, A_K_MAJOR)
-                load_shared(
-                    b_boxes, first_n, k, bar, b_smem, stage,
-                    BLOCK_N, BLOCK_M, STAGES, B_K_MAJOR, IN_ONE,
-                )  # fmt: skip
+            load_stage(
+                loads, bar, stage, first_m, first_n, k, BLOCK_M, BLOCK_N, STAGES,
+                NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAP_AB, IN_ONE,
+            )  # fmt: skip
             k_iter += 1
         # Operands last: consumers need them after their K loops.
         if len(operands[0]) > 0:

@@ -46,29 +46,31 @@ def split_of_k(K, SPLIT_K, BLOCK_K: gl.constexpr):
 
 
 @gluon.jit
-def ring_buffers(
+def ring_of(
     a_boxes, b_boxes, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr,
     STAGES: gl.constexpr, NUM_WGS: gl.constexpr,
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
     IN_ONE: gl.constexpr,
 ):  # fmt: skip
-    """Buffers for the K blocks of A and B in every stage.
+    """Buffers for the K blocks of A and B in every stage, and its barriers.
 
     Each consumer has a slice of the left side of its products, which is B with SWAP_AB;
     all share the other side.
     """
+    full, empty = stage_ring(STAGES, NUM_WGS)
     if IN_ONE and SWAP_AB:
         a_smem = ring_in_one(b_boxes[0], BLOCK_M, BLOCK_N, NUM_WGS, STAGES)
-        return a_smem, in_boxes(a_smem, b_boxes[0])
+        b_smem = in_boxes(a_smem, b_boxes[0])
     elif IN_ONE:
         b_smem = ring_in_one(a_boxes[0], BLOCK_N, BLOCK_M, NUM_WGS, STAGES)
-        return in_boxes(b_smem, a_boxes[0]), b_smem
+        a_smem = in_boxes(b_smem, a_boxes[0])
     elif SWAP_AB:
         a_smem = piece_buffers(a_boxes, STAGES, BLOCK_M, NUM_WGS, A_K_MAJOR)
-        return a_smem, buffers(b_boxes[0], STAGES * NUM_WGS)
+        b_smem = buffers(b_boxes[0], STAGES * NUM_WGS)
     else:
         a_smem = buffers(a_boxes[0], STAGES * NUM_WGS)
-        return a_smem, piece_buffers(b_boxes, STAGES, BLOCK_N, NUM_WGS, B_K_MAJOR)
+        b_smem = piece_buffers(b_boxes, STAGES, BLOCK_N, NUM_WGS, B_K_MAJOR)
+    return a_smem, b_smem, full, empty
 
 
 @gluon.jit
@@ -142,26 +144,23 @@ def specialize(
         operands, results, CONSUMERS, BLOCK_M, BLOCK_N, NUM_WGS, SWAPS
     )
     IN_ONE: gl.constexpr = multiplies_in_one(
-        BLOCK_M if SWAPS else BLOCK_N, BLOCK_N if SWAPS else BLOCK_M, NUM_WGS, STAGES,
-        a_boxes[0].dtype, BLOCK_K,
+        BLOCK_M, BLOCK_N, BLOCK_K, STAGES, NUM_WGS, SWAPS, a_boxes[0].dtype,
         A_K_MAJOR and B_K_MAJOR and gl.num_ctas() == 1 and not LEFT_IN_REGISTERS,
     )  # fmt: skip
-    a_smem, b_smem = ring_buffers(
-        a_boxes, b_boxes,
-        BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAPS, IN_ONE,
-    )  # fmt: skip
-    full, empty = stage_ring(STAGES, NUM_WGS)
-    order = barriers(CONSUMERS, NUM_WGS == 1)
+    boxes = (a_boxes, b_boxes)
+    ring = ring_of(
+        *boxes, BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAPS, IN_ONE
+    )
+    order = (barriers(CONSUMERS, NUM_WGS == 1),)
     run_roles(
         (
-            finish_part, given, (a_smem, b_smem, full, empty, order), loaded,
-            stored, partials_ptr, counters_ptr, M, N, K, SPLIT_K,
+            finish_part, given, ring + order, loaded, stored, partials_ptr,
+            counters_ptr, M, N, K, SPLIT_K,
             BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
             A_K_MAJOR, B_K_MAJOR, SWAPS, LEFT_IN_REGISTERS, IN_ONE,
         ),
         (
-            (a_boxes, b_boxes, a_smem, b_smem, full, empty), loaded,
-            k_begin, M, N, K, SPLIT_K,
+            boxes + ring, loaded, k_begin, M, N, K, SPLIT_K,
             BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
             A_K_MAJOR, B_K_MAJOR, SWAPS, IN_ONE,
         ), NUM_WGS,

@@ -35,10 +35,11 @@ def ring_rows(side, left, warpgroups, stages):
 
 
 @gluon.constexpr_function
-def multiplies_in_one(side, left, warpgroups, stages, dtype, block_k, along_k):
+def multiplies_in_one(m, n, k, stages, warpgroups, swap_ab, dtype, along_k):
     """Whether it does: for 16 bits, of which each row has 128 bytes along K."""
+    side, left = (m, n) if swap_ab else (n, m)
     rows = ring_rows(side, left, warpgroups, stages)
-    lines = dtype.primitive_bitwidth == 16 and block_k == 64 and along_k
+    lines = dtype.primitive_bitwidth == 16 and k == 64 and along_k
     return lines and fits_in_one(side, left // warpgroups, most_of(warpgroups), rows)
 
 

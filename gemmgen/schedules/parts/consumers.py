@@ -180,19 +180,20 @@ def _rows_of_ring(tile: Tile, product: Product) -> int:
 
 
 def _ring_bytes(tile: Tile, product: Product) -> int:
+    """Bytes of all stages; those that a CTA of a cluster has."""
     if multiplies_in_one(tile, product):
         return _rows_of_ring(tile, product) * LINE_BYTES
+    tile = tile.of_cta
     return tile.stages * product.rows(tile.m, tile.n) * tile.k * product.bytes
 
 
 def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     """The ring, its barriers, consumers' tiles and what is passed to them."""
-    shared, whole, tile = tile.ctas > 1, tile, tile.of_cta
+    shared, ring, tile = tile.ctas > 1, _ring_bytes(tile, product), tile.of_cta
     tiles = consumers(tile) // tile.warpgroups
     operands = tile.m * tile.n * product.matrix_bytes
     beside = tiles * (operands + _result_bytes(tile, product))
     clusters = round_up(8 * tile.stages, 16) + _PASSED_OF_CLUSTERS if shared else 0
-    ring = _ring_bytes(whole, product) // whole.ctas
     return ring + beside + _beside_blocks(tile, product) + clusters
 
 

@@ -131,7 +131,12 @@ def costs_for(costs: Mapping[str, Costs], kind: str | None) -> Costs | None:
     """Those of a kind; where sides in one have none, those of the same in pieces."""
     if kind is None:
         return None
-    return costs.get(kind) or costs.get(kind.removesuffix(_IN_ONE))
+    return costs.get(kind) or costs_beside(costs, kind)
+
+
+def costs_beside(costs: Mapping[str, Costs], kind: str) -> Costs | None:
+    """Those of the same products in pieces, of a kind that has its sides in one."""
+    return costs.get(kind.removesuffix(_IN_ONE)) if kind.endswith(_IN_ONE) else None
 
 
 def kind_of(product: Product) -> str:

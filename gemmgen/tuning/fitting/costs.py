@@ -8,10 +8,16 @@ from gemmgen.hardware.targets import Target
 from gemmgen.schedules import SCHEDULES, schedule_of, why_not
 from gemmgen.schedules.parts.consumers import multiplies_in_one
 from gemmgen.schedules.parts.schedule import Kernel
-from gemmgen.schedules.parts.tile import GROUP_M, Product, Tile
+from gemmgen.schedules.parts.tile import GROUP_M, Product, Rates, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.tiling import with_costs_of
-from gemmgen.select.tuned.costs import MOST, MOST_OF_CLUSTERS, Costs, costed_as
+from gemmgen.select.tuned.costs import (
+    MOST,
+    MOST_OF_CLUSTERS,
+    Costs,
+    costed_as,
+    costs_beside,
+)
 from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.fitting.choice import Choice
@@ -124,7 +130,8 @@ def with_costs(
     for kind, samples in kinds(plans, target, tuning.kernels).items():
         mine = [one for one in plans.values() if costed_as(one.product) == kind]
         having = [partial(_has, plan=plan, target=target) for plan in mine]
-        costs[kind], regret = costs_of(samples, target, having)
+        known = costs_beside(tuning.costs, kind)
+        costs[kind], regret = costs_of(samples, target, having, known)
         if on_step:
             on_step(f"costs of {kind}: {regret}")
     return replace(tuning, costs=costs)
@@ -139,21 +146,29 @@ def _has(tile: Tile, plan: Plan, target: Target) -> bool:
 
 
 def costs_of(
-    samples: Sequence[Sample], target: Target, kernels: Collection[Has] = ()
+    samples: Sequence[Sample],
+    target: Target,
+    kernels: Collection[Has] = (),
+    known: Costs | None = None,
 ) -> tuple[Costs, Regret]:
     """The costs of the tiles that lose least, and the regret of others so made.
 
     Those come from the samples that are not judged; the costs come from all. Of the
-    `kernels`, which tell whether they can have a tile, each gets `MOST` if it can.
+    `kernels`, which tell whether they can have a tile, each gets `MOST` if it can. What
+    is `known` of a kind beside has rates of the same GPU.
     """
+    rates = known.rates if known else None
     judged = samples[::_HELD_OUT]
     rest = [sample for sample in samples if sample not in judged]
-    regret = _regret(_chosen(rest, target), judged, target)
-    return _chosen(samples, target, kernels), regret
+    regret = _regret(_chosen(rest, target, rates), judged, target)
+    return _chosen(samples, target, rates, kernels), regret
 
 
 def _chosen(
-    samples: Sequence[Sample], target: Target, kernels: Collection[Has] = ()
+    samples: Sequence[Sample],
+    target: Target,
+    known: Rates | None,
+    kernels: Collection[Has] = (),
 ) -> Costs:
     """The costs of the best `MOST` tiles.
 
@@ -163,7 +178,7 @@ def _chosen(
     tiles = list(dict.fromkeys(tile for each in samples for tile in each.times))
     in_one = partial(multiplies_in_one, product=samples[0].product)
     tiles += standing(tiles, in_one)
-    choice = _choice(samples, tiles, fitted(samples, tiles, target), target)
+    choice = _choice(samples, tiles, fitted(samples, tiles, target, known), target)
     alone = [tile for tile in tiles if tile.ctas == 1]
     clusters = [tile for tile in tiles if tile.ctas > 1]
     kept = choice.exchanged(choice.grown([], alone, MOST), alone)
@@ -172,7 +187,7 @@ def _chosen(
         if len(own) < MOST:
             kept += choice.grown(own, list(filter(has, alone)), MOST)[len(own) :]
     whole = len(kept) + MOST_OF_CLUSTERS
-    return fitted(samples, choice.grown(kept, clusters, whole), target)
+    return fitted(samples, choice.grown(kept, clusters, whole), target, known)
 
 
 def _choice(

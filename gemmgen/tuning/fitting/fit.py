@@ -33,6 +33,8 @@ _OUTLIER = 0.1
 """Errors, as logarithms, from which on they count in proportion, not squared."""
 _PULL = 1e-4
 """Weight of what constants are before, where no time says anything of them."""
+_HELD = 1e-1
+"""That of rates which are known."""
 _STEPS = 400
 
 _BEFORE = Rates(
@@ -62,9 +64,17 @@ class Sample:
         return min(self.times.values())
 
 
-def fitted(samples: Sequence[Sample], tiles: Sequence[Tile], target: Target) -> Costs:
-    """What the tiles cost, by all of their times on a GPU of the target."""
-    fit = _Fit(samples, tiles, target)
+def fitted(
+    samples: Sequence[Sample],
+    tiles: Sequence[Tile],
+    target: Target,
+    known: Rates | None = None,
+) -> Costs:
+    """What the tiles cost, by all of their times on a GPU of the target.
+
+    Rates of that which are `known` from a kind of more times hardly change.
+    """
+    fit = _Fit(samples, tiles, target, known)
     fit.run()
     return fit.costs(tiles)
 
@@ -82,7 +92,11 @@ class _Fit:
     """
 
     def __init__(
-        self, samples: Sequence[Sample], tiles: Sequence[Tile], target: Target
+        self,
+        samples: Sequence[Sample],
+        tiles: Sequence[Tile],
+        target: Target,
+        known: Rates | None,
     ) -> None:
         self.tiles = list(dict.fromkeys(map(_alone, tiles)))
         self.schedules = list(dict.fromkeys(tile.schedule for tile in self.tiles))
@@ -114,8 +128,11 @@ class _Fit:
         each = [_COSTS.block] * len(self.tiles) + [_COSTS.once] * len(self.tiles)
         of_schedules = [_COSTS.launch] * len(self.schedules)
         of_schedules += [_COSTS.operation] * len(self.schedules)
-        before = [*_BEFORE[2:], *each, *of_schedules]
+        of_gpu = list(known or _BEFORE)[2:]
+        before = [*of_gpu, *each, *of_schedules]
         self.before = torch.tensor(before, dtype=torch.float64).log()
+        self.pull = torch.full_like(self.before, _PULL)
+        self.pull[: len(of_gpu)] = _HELD if known else _PULL
         self.constants = self.before.clone().requires_grad_()
 
     def split(self) -> tuple[Rates, Any, Any, Any, Any]:
@@ -137,8 +154,8 @@ class _Fit:
         error = torch.nn.functional.huber_loss(
             off, torch.zeros_like(off), reduction="none", delta=_OUTLIER
         )
-        pull = _PULL * ((self.constants - self.before) ** 2).sum()
-        return (self.weights * error).sum() + pull
+        pull = self.pull * (self.constants - self.before) ** 2
+        return (self.weights * error).sum() + pull.sum()
 
     def run(self) -> None:
         """Find the constants of the least loss."""

@@ -28,7 +28,7 @@ from gemmgen.tuning.trials.candidates import AS_SLOW, KEPT, at_shape, candidates
 from gemmgen.verification.example import subject
 
 _FINALISTS = 8
-_FIRST_S, _FINAL_S = 0.15, 0.3
+_FIRST_S, _FINAL_S = 0.03, 0.1
 """Seconds of the first race, among all, and of that among the finalists."""
 
 Call = Callable[[], Any]

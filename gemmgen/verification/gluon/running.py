@@ -31,6 +31,7 @@ def partition() -> int:
 
 
 def step(name: str, **_options: Any) -> None:
+    """Note that a CTA has come to a step of meeting the other one."""
     Running.program.steps.append(name)
 
 
@@ -42,11 +43,13 @@ def finish(program: Program) -> None:
 
 
 def init(barrier: Barrier, count: Any) -> None:
+    """Expect so many arrivals a phase at a barrier of each CTA."""
     for one in barrier.each:
         one.init(int(count))
 
 
 def wait(barrier: Barrier, phase: Any, pred: Any = True, deps: Any = ()) -> None:
+    """Wait for the end of a phase of such a parity."""
     if not pred:
         return
     barrier.required()
@@ -66,6 +69,7 @@ def wait(barrier: Barrier, phase: Any, pred: Any = True, deps: Any = ()) -> None
 
 
 def expect(barrier: Barrier, bytes: Any, pred: Any = True) -> None:
+    """Arrive, and expect so many bytes more."""
     if pred:
         program = Running.program
         barrier.expect(program.me.clock, int(bytes))
@@ -73,6 +77,7 @@ def expect(barrier: Barrier, bytes: Any, pred: Any = True) -> None:
 
 
 def arrive(barrier: Barrier, *, count: Any = 1, pred: Any = True) -> None:
+    """Arrive so many times."""
     if pred:
         program = Running.program
         barrier.arrive(program.me.clock, int(count))
