@@ -7,19 +7,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .sides import (
-    IN_PIECES,
-    LINE,
-    box,
-    cut,
-    cuts,
-    heights,
-    most_columns,
-    most_stored,
-    pieces,
-    reserved,
-    share,
-)
+from . import sides
 
 ANY = math.inf
 FILL = -1  # as many parts of K as there are SMs for; up to 4 * FILL: so many times more
@@ -122,7 +110,7 @@ class Tile(NamedTuple):
     from_m: int = 0  # the least m of those that it stands for; 0: it is a tile itself
     deep_m: int = 0  # up to this m they have a stage more
     ctas: int = 1  # of a cluster: 2 share what they load of one side
-    starts: tuple[int, int] = (LINE, LINE)  # bytes: rows of A and B begin at multiples
+    starts: tuple[int, int] = (sides.LINE,) * 2  # bytes: A's and B's rows begin so
 
     def tiles(self, M: int, N: int) -> int:
         """Return the number of tiles."""
@@ -182,8 +170,8 @@ class Tile(NamedTuple):
         sums = 4 * self.m * self.n * parts if parts > 1 else 0
         products = tiles * self.m * self.n * K
         read, two, five = line * held, 0.0, 0.0
-        if min(self.starts) < LINE:
-            (two_a, five_a), (two_b, five_b) = map(cut, self.starts)
+        if min(self.starts) < sides.LINE:
+            (two_a, five_a), (two_b, five_b) = map(sides.cut, self.starts)
             two = line * (wide * M * two_a + high * N * two_b)
             five = line * (wide * M * five_a + high * N * five_b)
         through = memory, read, two, five, filled
@@ -196,26 +184,17 @@ class Tile(NamedTuple):
         """
         if not self.from_m:
             return [self]
+        found = sides.lower(self.n, self.m, self.from_m, self.stages)
         return [
             self._replace(
                 m=m,
-                stages=self._stages(m) + (m <= self.deep_m),
-                block=self.block * share(m, self.m, self.from_m),
+                stages=stages + (m <= self.deep_m),
+                block=self.block * share,
                 from_m=0,
                 deep_m=0,
             )
-            for m in heights(self.from_m, self.m)
+            for m, stages, share in found
         ]
-
-    def _stages(self, m: int) -> int:
-        """Return the stages that a tile of so many rows has room for in its own ring.
-
-        Of those in pieces as many as it has itself.
-        """
-        if self.from_m >= IN_PIECES:
-            return self.stages
-        rows = self.stages * (reserved(self.m) + self.n)
-        return rows // (reserved(m) + self.n)
 
     def predicted(self, M: int, N: int, K: int, sms: int) -> float:
         """Return the microseconds that a timed tile takes, for up to `ROWS` alike."""
@@ -224,10 +203,7 @@ class Tile(NamedTuple):
         return duration(work, self.block, self.once, self.launch, self.rates)
 
     def at_least(self, M: int, N: int, K: int, sms: int) -> float:
-        """Return microseconds that `predicted` is never less than: of its loop alone.
-
-        Most of many tiles take longer so than another does in all.
-        """
+        """Return microseconds that `predicted` is never less than: of its loop."""
         tiles = -(-M // self.m) * -(-N // self.n)
         sms //= self.ctas
         parts = self.splits(tiles, K, sms) if self.split_k != 1 else 1
@@ -246,7 +222,7 @@ class Tile(NamedTuple):
 
         Columns are the rows of the transposed product.
         """
-        return "n" if cuts(self.n, self.warpgroups) else "m"
+        return "n" if sides.cuts(self.n, self.warpgroups) else "m"
 
     def boxes(
         self, axes: Sequence[str], shared: str = "", beside: bool = False
@@ -258,9 +234,9 @@ class Tile(NamedTuple):
         (along K: `box`), and what is left in a second box. Pieces of tensors `beside` A
         and B are parts that are stored at a time.
         """
-        most = most_columns(self.warpgroups)
+        most = sides.most_columns(self.warpgroups)
         if beside and shared:
-            most = most_stored(self.m, self.n, shared == "n", self.ctas)
+            most = sides.most_stored(self.m, self.n, shared == "n", self.ctas)
         first, last = [], []
         along_k = axes[-1] == "k"
         for axis in axes:
@@ -268,9 +244,9 @@ class Tile(NamedTuple):
             if axis == shared:
                 side //= self.warpgroups
             cut = shared and axis not in ("k", shared)
-            *larger, least = pieces(side, most) if cut else (side,)
+            *larger, least = sides.pieces(side, most) if cut else (side,)
             largest = larger[-1] if larger else least
-            first.append(box(side, most) if cut and along_k else largest)
+            first.append(sides.box(side, most) if cut and along_k else largest)
             last.append(least)
         both = tuple(first), tuple(last)
         return both[: 1 + (first != last)]

@@ -50,7 +50,7 @@ def load_stage(
     B last: neighbouring programs load the same block, which L2 reads once if they do so
     together: 1.13 ms against 1.41 (8192x14336x4096, zeros, H200).
     """
-    a_boxes, b_boxes, a_smem, b_smem, _full, _empty = loads
+    a_boxes, b_boxes, a_smem, b_smem, _full, _empty, _order = loads
     if SWAP_AB:
         load_shared(
             a_boxes, first_m, k, bar, a_smem, stage,
@@ -112,7 +112,7 @@ def produce(
     IN_ONE: gl.constexpr,
 ):  # fmt: skip
     """Load the K blocks of every tile of this program, each into an empty stage."""
-    a_boxes, _b_boxes, _a_smem, _b_smem, full, empty = loads
+    a_boxes, _b_boxes, _a_smem, _b_smem, full, empty, _order = loads
     first_k = 0 if SPLIT_K == 1 else k_begin  # the compiler does not know that 0
     ROWS: gl.constexpr = loaded_rows(BLOCK_M, BLOCK_N, SWAP_AB, gl.num_ctas())
     BYTES: gl.constexpr = ROWS * BLOCK_K * bytes_of((a_boxes,))

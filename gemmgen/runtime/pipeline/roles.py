@@ -52,12 +52,13 @@ def ring_of(
     A_K_MAJOR: gl.constexpr, B_K_MAJOR: gl.constexpr, SWAP_AB: gl.constexpr,
     IN_ONE: gl.constexpr,
 ):  # fmt: skip
-    """Buffers for the K blocks of A and B in every stage, and its barriers.
+    """Buffers for the K blocks of A and B in every stage, and all barriers.
 
     Each consumer has a slice of the left side of its products, which is B with SWAP_AB;
     all share the other side.
     """
     full, empty = stage_ring(STAGES, NUM_WGS)
+    order = barriers(NUM_WGS + (NUM_WGS == 1), NUM_WGS == 1)
     if IN_ONE and SWAP_AB:
         a_smem = ring_in_one(b_boxes[0], BLOCK_M, BLOCK_N, NUM_WGS, STAGES)
         b_smem = in_boxes(a_smem, b_boxes[0])
@@ -70,7 +71,7 @@ def ring_of(
     else:
         a_smem = buffers(a_boxes[0], STAGES * NUM_WGS)
         b_smem = piece_buffers(b_boxes, STAGES, BLOCK_N, NUM_WGS, B_K_MAJOR)
-    return a_smem, b_smem, full, empty
+    return a_smem, b_smem, full, empty, order
 
 
 @gluon.jit
@@ -151,12 +152,10 @@ def specialize(
     ring = ring_of(
         *boxes, BLOCK_M, BLOCK_N, STAGES, NUM_WGS, A_K_MAJOR, B_K_MAJOR, SWAPS, IN_ONE
     )
-    order = (barriers(CONSUMERS, NUM_WGS == 1),)
     run_roles(
         (
-            finish_part, given, ring + order, loaded, stored, partials_ptr,
-            counters_ptr, M, N, K, SPLIT_K,
-            BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
+            finish_part, given, ring, loaded, stored, partials_ptr, counters_ptr,
+            M, N, K, SPLIT_K, BLOCK_M, BLOCK_N, BLOCK_K, GROUP_M, STAGES, NUM_WGS,
             A_K_MAJOR, B_K_MAJOR, SWAPS, LEFT_IN_REGISTERS, IN_ONE,
         ),
         (

@@ -125,15 +125,20 @@ class _Fit:
         self.times, self.weights, slow = rest
         self.place, self.schedule = place.long(), schedule.long()
         self.slow = slow.bool()
+        self.before, self.pull = self._begin(known)
+        self.constants = self.before.clone().requires_grad_()
+
+    def _begin(self, known: Rates | None) -> tuple[Any, Any]:
+        """The constants to begin with, as logarithms, and how much each is held."""
         each = [_COSTS.block] * len(self.tiles) + [_COSTS.once] * len(self.tiles)
         of_schedules = [_COSTS.launch] * len(self.schedules)
         of_schedules += [_COSTS.operation] * len(self.schedules)
         of_gpu = list(known or _BEFORE)[2:]
         before = [*of_gpu, *each, *of_schedules]
-        self.before = torch.tensor(before, dtype=torch.float64).log()
-        self.pull = torch.full_like(self.before, _PULL)
-        self.pull[: len(of_gpu)] = _HELD if known else _PULL
-        self.constants = self.before.clone().requires_grad_()
+        constants = torch.tensor(before, dtype=torch.float64).log()
+        pull = torch.full_like(constants, _PULL)
+        pull[: len(of_gpu)] = _HELD if known else _PULL
+        return constants, pull
 
     def split(self) -> tuple[Rates, Any, Any, Any, Any]:
         """Rates, and costs of tiles and of schedules."""
