@@ -179,7 +179,7 @@ def _is_data(statement: ast.Assign) -> bool:
 
 
 def _is_plain(node: ast.expr) -> bool:
-    """Whether it is a number, a word, a name, `2 * FILL`, or several names or words."""
+    """Whether it is a number, a word, a name, `2 * FILL`, or several of one kind."""
     match node:
         case ast.BinOp(left, ast.Mult(), ast.Name("FILL")):
             return _is_plain(left)
@@ -191,7 +191,8 @@ def _is_plain(node: ast.expr) -> bool:
         case ast.Constant(value):
             return isinstance(value, int | float)
         case ast.Tuple(elts):
-            return all(isinstance(one, ast.Name) for one in elts)
+            numbers = all(isinstance(getattr(one, "value", 0.5), int) for one in elts)
+            return numbers or all(isinstance(one, ast.Name) for one in elts)
     return isinstance(node, ast.Name)
 
 

@@ -3,7 +3,7 @@
 Without torch or triton: the generator reckons with the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 # What wgmma takes for a piece of so many columns beside 64 rows of 32 bytes, which it
@@ -110,9 +110,11 @@ def in_one(side: int, part: int, most: int, ring: int) -> bool:
 
     Each consumer multiplies it by a `part`, with sums of at most `most` registers. It
     reads that part once for all pieces, and takes up to 40 % less time (bf16 NT, H200).
-    The `ring` must be what Triton places first, the largest of all.
+    The `ring` must be what Triton places first, the largest of all: buffers of parts of
+    256 rows may be larger.
     """
-    return side & (side - 1) > 0 and part * side <= 128 * most and ring > LARGER
+    few = part <= 128 and part * side <= 128 * most
+    return side & (side - 1) > 0 and few and ring > LARGER
 
 
 def heights(least: int, most: int) -> list[int]:
@@ -124,19 +126,6 @@ def heights(least: int, most: int) -> list[int]:
     if least < IN_PIECES:
         return [side for side in range(least, most + 1, 8) if side & (side - 1)]
     return [side for side in range(least, most + 1, 16) if side % 64 != 48]
-
-
-def lower(
-    columns: int, most: int, least: int, stages: int
-) -> Iterator[tuple[int, int, float]]:
-    """Yield rows, stages and `share` of the tiles that one of `most` rows stands for.
-
-    Those in one have as many stages as its own ring has room for.
-    """
-    ring = stages * (reserved(most) + columns)
-    for rows in heights(least, most):
-        deep = ring // (reserved(rows) + columns) if least < IN_PIECES else stages
-        yield rows, deep, share(rows, most, least)
 
 
 def share(side: int, most: int, least: int) -> float:

@@ -108,7 +108,7 @@ class Tile(NamedTuple):
     rates: Rates | None = None
     from_rows: int = 0  # of a layer; 0 for a tile that serves any sizes up to its own
     from_m: int = 0  # the least m of those that it stands for; 0: it is a tile itself
-    deep_m: int = 0  # up to this m they have a stage more
+    deep_m: tuple[int, ...] = ()  # up to each m they have a stage more
     ctas: int = 1  # of a cluster: 2 share what they load of one side
     starts: tuple[int, int] = (sides.LINE,) * 2  # bytes: A's and B's rows begin so
 
@@ -184,16 +184,15 @@ class Tile(NamedTuple):
         """
         if not self.from_m:
             return [self]
-        found = sides.lower(self.n, self.m, self.from_m, self.stages)
         return [
             self._replace(
                 m=m,
-                stages=stages + (m <= self.deep_m),
-                block=self.block * share,
+                stages=self.stages + sum(m <= deep for deep in self.deep_m),
+                block=self.block * sides.share(m, self.m, self.from_m),
                 from_m=0,
-                deep_m=0,
+                deep_m=(),
             )
-            for m, stages, share in found
+            for m in sides.heights(self.from_m, self.m)
         ]
 
     def predicted(self, M: int, N: int, K: int, sms: int) -> float:

@@ -13,6 +13,9 @@ from gemmgen.select.tuned.decision_list import ANY, Rule
 from gemmgen.select.tuned.layers import Pin
 from gemmgen.spec.shapes import Layer
 
+MOST_STAGES_OF_ROWS = 12
+"""What tiles that one stands for have at most, as those that are timed."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -50,20 +53,27 @@ class Row:
         """The target that it was chosen for."""
         return BY_ARCHITECTURE[self.architecture]
 
-    def deep_m(self, product: Product) -> int:
-        """The m up to which tiles that its own stands for have a stage more."""
-        found = 0
-        for tile in self.tile.members if self.tile.from_m else ():
-            if not fits(_deeper(tile), product, self.target):
+    def deep_m(self, product: Product) -> tuple[int, ...]:
+        """The m up to which tiles that its own stands for have one more stage each."""
+        members = self.tile.members if self.tile.from_m else ()
+        found: list[int] = []
+        while self.tile.stages + len(found) < MOST_STAGES_OF_ROWS:
+            more, last = len(found) + 1, 0
+            for tile in members:
+                if not fits(_deeper(tile, more), product, self.target):
+                    break
+                last = tile.m
+            if not last:
                 break
-            found = tile.m
-        return found
+            found.append(last)
+        return tuple(found)
 
     def tiles(self, product: Product) -> tuple[Tile, ...]:
         """What its tile stands for, on that target."""
         deep = self.deep_m(product)
         return tuple(
-            _deeper(tile) if tile.m <= deep else tile for tile in self.tile.members
+            _deeper(tile, sum(tile.m <= most for most in deep))
+            for tile in self.tile.members
         )
 
     def tile_for(self, sizes: tuple[int, int, int], product: Product) -> Tile:
@@ -91,8 +101,8 @@ class Row:
         return needed <= device.shared_per_block
 
 
-def _deeper(tile: Tile) -> Tile:
-    return replace(tile, stages=tile.stages + 1)
+def _deeper(tile: Tile, more: int) -> Tile:
+    return replace(tile, stages=tile.stages + more)
 
 
 BY_ARCHITECTURE = {target.architecture: target for target in TARGETS.values()}

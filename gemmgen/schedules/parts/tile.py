@@ -88,9 +88,7 @@ class Tile:
         if not self.from_m:
             return (self,)
         launched = self.launched.members()
-        return tuple(
-            replace(self, m=one.m, stages=one.stages, from_m=0) for one in launched
-        )
+        return tuple(replace(self, m=one.m, from_m=0) for one in launched)
 
     def share(self, member: "Tile") -> float:
         """What part of the time of a block one of these takes for its own."""

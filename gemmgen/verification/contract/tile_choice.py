@@ -150,7 +150,7 @@ def _alike(tile: Any, **own: int) -> Any:
 
     Each of these has what its own blocks take.
     """
-    return tile._replace(block=0, from_m=0, deep_m=0, starts=(), **own)
+    return tile._replace(block=0, from_m=0, deep_m=(), starts=(), **own)
 
 
 def _apart(matrix: Any) -> int:
