@@ -100,7 +100,8 @@ def tiles() -> tuple[Tile, ...]:
 
 def usual(rows: int) -> Tile:
     """The tile that a call takes where nothing is said of the layer."""
-    return otherwise(plan(), Shape(rows, *LAYER), H200).tile
+    shape = Shape(rows, *LAYER)
+    return otherwise(plan(), shape, H200).tile_for(shape.sizes, plan().product)
 
 
 Times = Mapping[int, Mapping[Tile, float]]
@@ -211,7 +212,7 @@ def layered(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
             raise KeyboardInterrupt
         self.log.append(str(shape))
         assert not usual or [*usual] == [  # type: ignore[misc]
-            otherwise(self.plan, shape, H200).tile
+            otherwise(self.plan, shape, H200).tile_for(shape.sizes, self.plan.product)
         ]
         tiles = [*usual, FAST]  # type: ignore[misc]
         product = self.plan.product

@@ -9,7 +9,7 @@ import pytest
 
 from gemmgen.cost.resources import fits, shared_memory, why_not_compiled
 from gemmgen.hardware.targets import TARGETS
-from gemmgen.runtime.sides import CLOCKS, IN_PIECES, clocks, heights, reserved
+from gemmgen.runtime.sides import CLOCKS, clocks, heights
 from gemmgen.schedules.parts.consumers import multiplies_in_one
 from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.plan import Plan, load
@@ -55,36 +55,32 @@ def test_heights_in_one_are_all_that_have_several_pieces() -> None:
 
 def test_each_has_its_rows_its_depth_and_its_part_of_a_block() -> None:
     """Up to `deep_m` a stage more; what else there is stays as it was."""
-    own = WHOLE.launched._replace(block=0.6, once=1.2, shared=230_000, deep_m=208)
+    own = WHOLE.launched._replace(block=0.6, once=1.2, shared=230_000, deep_m=(208,))
     found = own.members()
     assert [(one.m, one.stages) for one in found] == [
         *((160, 5), (192, 5), (208, 5), (224, 4), (256, 4)),
     ]
     for one in found:
         assert one.block == pytest.approx(0.6 * clocks(one.m) / clocks(256))
-        same = {"m": 256, "stages": 4, "block": 0.6, "from_m": 160, "deep_m": 208}
-        assert one.from_m == one.deep_m == 0 and one._replace(**same) == own
+        same = {"m": 256, "stages": 4, "block": 0.6, "from_m": 160, "deep_m": (208,)}
+        assert not one.from_m and not one.deep_m and one._replace(**same) == own
         assert one.members() == [one]
     assert [one.m for one in WHOLE.members] == [one.m for one in found]
 
 
-def test_those_in_one_have_stages_as_their_ring_has_room() -> None:
+def test_those_in_one_have_their_rows_and_stages() -> None:
     """And a block takes as long as its rows say, from 80 on; some load for longer."""
     own = IN_ONE.launched._replace(block=0.6, once=1.2, shared=230_000)
-    found, room = own.members(), 4 * (128 + reserved(200))
+    found = own._replace(deep_m=(160, 120)).members()
     assert [one.m for one in found] == [*range(72, 128, 8), *range(136, 208, 8)]
-    assert [one.stages for one in found] == [6] * 4 + [5] * 3 + [4] * 9
+    assert [one.stages for one in found] == [6] * 7 + [5] * 4 + [4] * 5
     for one in found:
-        assert one.stages == room // (128 + reserved(one.m))
         assert one.block == pytest.approx(0.6 * max(one.m, 80) / 200)
         same = {"m": 200, "stages": 4, "block": 0.6, "from_m": 72}
-        assert one.from_m == one.deep_m == 0 and one._replace(**same) == own
-    deep = own._replace(deep_m=120).members()
-    assert [one.stages for one in deep] == [7] * 4 + [6] * 3 + [4] * 9
+        assert not one.from_m and not one.deep_m and one._replace(**same) == own
     members = IN_ONE.members
-    assert [(one.m, one.stages) for one in members] == [
-        (one.m, one.stages) for one in found
-    ]
+    assert [one.m for one in members] == [one.m for one in found]
+    assert {one.stages for one in members} == {4}
     assert all(multiplies_in_one(one, PLAIN) for one in members)
     assert all(fits(one, PLAIN, H200) for one in members)
     assert IN_ONE.share(members[0]) == IN_ONE.share(members[1]) == 0.4
@@ -94,17 +90,16 @@ def test_those_in_one_have_stages_as_their_ring_has_room() -> None:
 def test_all_fit_what_their_row_says(plan: Plan) -> None:
     """And a stage more than that fits none, or they would have it.
 
-    Of those in one just the highest: others have what its ring has room for.
+    Lower ones may have less: up to each `deep_m` all have a stage more.
     """
     for row in plan.rows:
-        whole_rows = 0 < row.tile.from_m < IN_PIECES
         for tile in row.tiles(plan.product) if row.tile.from_m else ():
             assert fits(tile, plan.product, row.target)
             assert not why_not_compiled(tile, plan.product, row.target)
             used = shared_memory(tile, plan.product, row.target)
             assert used <= row.shared_memory(plan.product)
             higher = replace(tile, stages=tile.stages + 1)
-            own = tile.m == row.tile.m or not whole_rows
+            own = tile.m == row.tile.m or not row.tile.stands_in_one
             beyond = own and tile.stages == row.tile.stages
             assert not (beyond and fits(higher, plan.product, row.target))
 

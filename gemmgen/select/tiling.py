@@ -8,6 +8,7 @@ from gemmgen.cost.resources import fits, shared_memory, spills, why_not_compiled
 from gemmgen.epilogue.checked import Epilogue
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of, why_not
+from gemmgen.schedules.parts.consumers import multiplies_in_one
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 from gemmgen.select.fallback_tiles import fallback_tiles
@@ -160,6 +161,7 @@ def with_costs_of(
         or not holds(one, product, target, live_tiles)
         or why_not_compiled(one, product, target)
         or (product.matrix_bytes and _waits_for_operands(one))
+        or (tile.stands_in_one and not multiplies_in_one(one, product))
         for one in tile.members
     ):
         return None

@@ -120,8 +120,9 @@ class _Trials:
         name = trial.plan.name
         if shape.layer not in self.layers.get(name, ()):
             return trial.race(shape)
-        usual = otherwise(self.plans[name], shape, self.target).tile
-        return trial.race(shape, [usual])
+        plan = self.plans[name]
+        row = otherwise(plan, shape, self.target)
+        return trial.race(shape, [row.tile_for(shape.sizes, plan.product)])
 
 
 def _lead(

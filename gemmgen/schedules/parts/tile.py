@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gemmgen.runtime.sides import LINE, SECTOR, cut, reused_buffers, share
+from gemmgen.runtime.sides import IN_PIECES, LINE, SECTOR, cut, reused_buffers, share
 from gemmgen.runtime.tile import ANY, FILL, FULL, Rates, Work, duration
 from gemmgen.runtime.tile import Tile as Launched
 from gemmgen.tables.dtypes import MMAS, Mma
@@ -89,6 +89,11 @@ class Tile:
             return (self,)
         launched = self.launched.members()
         return tuple(replace(self, m=one.m, from_m=0) for one in launched)
+
+    @property
+    def stands_in_one(self) -> bool:
+        """Whether it stands for tiles whose rows one wgmma multiplies."""
+        return 0 < self.from_m < IN_PIECES
 
     def share(self, member: "Tile") -> float:
         """What part of the time of a block one of these takes for its own."""

@@ -49,8 +49,8 @@ class Known:
 
     def costs(self, kind: str | None) -> dict[str, Costs]:
         """By target, what tiles of a kind of product cost; nothing, if it has none."""
-        found = {one.target: costs_for(one.costs, kind) for one in self._costed}
-        return {name: costs for name, costs in found.items() if costs}
+        pairs = ((one.target, costs_for(one.costs, kind)) for one in self._costed)
+        return {name: costs for name, costs in pairs if costs}
 
     def chosen_by(self, kind: str | None) -> str:
         """Who made the table: the model, or measurements where there are any."""

@@ -25,7 +25,8 @@ def standing(tiles: Iterable[Tile], in_one: Callable[[Tile], bool]) -> Iterator[
         lower = (tile.m for tile in each if whole_rows or tile.stages in near)
         for least in sorted(lower):
             whole = replace(highest, from_m=least)
-            if schedule_of(whole).stands_for(whole):
+            as_wanted = whole.stands_in_one == whole_rows
+            if as_wanted and schedule_of(whole).stands_for(whole):
                 yield whole
                 break
 

@@ -21,6 +21,7 @@ def piece_families() -> Iterator[tuple[str, Edit]]:
     yield from _boxes()
     yield from _places()
     yield from _halves()
+    yield from _in_one()
     yield "sum of a piece begun anew", passed_as("use_acc", "adds", "adds and i == 0")
     yield "piece of another", replaced("sums[i]", "sums[0]")
     yield "piece of another", replaced("smems[i]", "smems[0]")
@@ -74,6 +75,51 @@ def _places() -> Iterator[tuple[str, Edit]]:
         ("acc.shape[1]", "parts[0].shape[1]"),
     ):
         yield "piece behind one of another side", _advanced(side, other)
+
+
+_IN_ONE = (
+    ("stage of another", "left * 128", "left * 64"),
+    ("stage of another", "reserved_for(columns) * 128", "columns * 128"),
+    ("side that begins elsewhere", "stages * left", "(stages - 1) * left"),
+    ("rows of another", "consumer * rows + row", "row"),
+    ("rows of another", "consumer * rows + row", "consumer * rows"),
+    ("step of another", "step * 32", "0"),
+    ("step of a block left out", "range(4)", "range(3)"),
+    ("registers of another sum", "row // 64 * of_64", "0"),
+    ("rows described otherwise", "1 << 62", "1 << 61"),
+    ("rows described otherwise", "1024 >> 4", "512 >> 4"),
+    ("box loaded elsewhere", "STAGES * LEFT + stage * reserved_for(SIDE)", "stage"),
+    ("box loaded elsewhere", "SIDE - REST", "SIDE - BOX"),
+    ("box loaded elsewhere", "row // SIDE + i", "row // SIDE"),
+    ("box of another", "first + i * SIDE", "first"),
+    ("box left out", "SIDE // BOX", "SIDE // BOX - 1"),
+    ("box left out", "REST > 0", "False"),
+    ("ring allocated too short", "ROWS // 8", "ROWS // 8 - 8"),
+    ("pieces cut elsewhere", "2 * PIECES[i]", "4 * PIECES[i]"),
+)
+"""Of sides in one: the kind of fault, what is replaced, by what."""
+
+
+def _in_one() -> Iterator[tuple[str, Edit]]:
+    """What PTX says, where it reads, and what is loaded there."""
+    for name, old, new in _IN_ONE:
+        yield name, replaced(old, new)
+    yield "fence of products dropped", _without("wgmma.fence.sync.aligned;")
+    yield "products not committed", _without("wgmma.commit_group.sync.aligned; ")
+    yield "products that may be left out", passed_as("is_pure", "False", "True")
+
+
+def _without(instruction: str) -> Edit:
+    """PTX that lacks an instruction."""
+
+    def edit(node: ast.AST) -> ast.AST | None:
+        text = getattr(node, "value", None)
+        told = isinstance(node, ast.Constant) and isinstance(text, str)
+        if not told or not str(text).startswith(instruction):
+            return None
+        return ast.Constant(str(text).removeprefix(instruction))
+
+    return edit
 
 
 def _halves() -> Iterator[tuple[str, Edit]]:

@@ -109,7 +109,7 @@ def _moved() -> Iterator[tuple[str, Edit]]:
     freed = f"if len(descs) > 0:\n    {ARRIVE}(operand_empty"
     waited = f"sums = {_SUM_WAIT}"
     for name, first, second in (
-        ("stage read before its wait", f"{WAIT}(full", "= multiply_block("),
+        ("stage read before its wait", f"{WAIT}(full", "= multiply_stage("),
         ("stage released before its wait", waited, f"{_ARRIVE_AT_ALL}(empty"),
         ("stage expected before its wait", f"{_WAIT_FOR_ALL}(empty", EXPECT),
         ("stage filled before its wait", f"{_WAIT_FOR_ALL}(empty", "k_iter += 1"),
@@ -128,7 +128,7 @@ def _sums() -> Iterator[tuple[str, Edit]]:
     yield "a product too few waited for", changed(_SUM_WAIT, 1, "{} + 1")
     yield "a store too few waited for", changed(STORE_WAIT, 0, "{} + 1")
     yield "sum begun anew", changed("begin_products", 4, "False")
-    yield "sum begun anew", changed("multiply_block", 4, "k > 1")
+    yield "sum begun anew", changed("multiply_stage", 4, "k > 1")
     yield "sum begun anew", replaced("True if i > 0 else adds", "adds")
     yield "step of another", replaced("STEP * DEPTH", "0")
     yield "step of another", changed("left_step", 1, "0")
@@ -167,12 +167,13 @@ def _rings() -> Iterator[tuple[str, Edit]]:
         "wave & 1 ^ 1 - CONSUMER", "wave & 1 ^ CONSUMER"
     )
     stages, consumers = ("STAGES", "(STAGES - 1)"), ("CONSUMERS", "1")
+    barriers = "NUM_WGS + (NUM_WGS == 1)", "1"
     for function, place, *pairs in (
         ("buffers", 1, stages),
         ("piece_buffers", 1, stages),
         ("operand_buffers", 1, consumers),
         ("result_buffers", 3, consumers),
-        ("barriers", 0, consumers),
+        ("barriers", 0, barriers),
         ("ring", 0, consumers),
         ("stage_ring", 0, stages),
     ):
