@@ -121,10 +121,10 @@ def heights(least: int, most: int) -> list[int]:
     """Return the rows from `least` to `most` of tiles that differ in rows alone.
 
     Those in pieces are multiples of 16; 48 more than one of 64 take as long as 64 more.
-    Those in one are multiples of 8, but for powers of two, which have one piece.
+    Those in one are multiples of 8; a power of two has one piece.
     """
     if least < IN_PIECES:
-        return [side for side in range(least, most + 1, 8) if side & (side - 1)]
+        return list(range(least, most + 1, 8))
     return [side for side in range(least, most + 1, 16) if side % 64 != 48]
 
 

@@ -161,11 +161,16 @@ def with_costs_of(
         or not holds(one, product, target, live_tiles)
         or why_not_compiled(one, product, target)
         or (product.matrix_bytes and _waits_for_operands(one))
-        or (tile.stands_in_one and not multiplies_in_one(one, product))
+        or (tile.stands_in_one and _in_pieces(one, product))
         for one in tile.members
     ):
         return None
     return tile
+
+
+def _in_pieces(tile: Tile, product: Product) -> bool:
+    """Whether its rows are several pieces, each multiplied by itself."""
+    return tile.m & (tile.m - 1) > 0 and not multiplies_in_one(tile, product)
 
 
 def _waits_for_operands(tile: Tile) -> bool:

@@ -5,7 +5,6 @@ Consumers cut one side, rows of what is multiplied, and share the other, in piec
 
 from gemmgen.hardware.targets import Target
 from gemmgen.runtime.sides import (
-    IN_PIECES,
     cuts,
     heights,
     in_one,
@@ -111,11 +110,13 @@ def stands_for(tile: Tile) -> bool:
 
     In pieces there must be several consumers.
     """
-    least, most = tile.from_m, tile.m
+    least, most, in_one = tile.from_m, tile.m, tile.stands_in_one
     ends = [side for side in heights(least, most) if side in (least, most)]
-    several = tile.warpgroups > 1 or least < IN_PIECES
-    shared = several and cuts(tile.n, tile.warpgroups)
-    return len(ends) == 2 and least >= _LEAST and most <= _LARGEST and shared
+    if len(ends) < 2 or not _LEAST <= least < most <= _LARGEST:
+        return False
+    if in_one and not all(side & (side - 1) for side in ends):
+        return False
+    return (in_one or tile.warpgroups > 1) and cuts(tile.n, tile.warpgroups)
 
 
 def powers_of_two(tile: Tile) -> set[int]:

@@ -118,8 +118,8 @@ _SAME: dict[str, tuple[Same, ...]] = {
         Same("bound moved by one", "self.split_k > 0", "no tile has 0 parts of K"),
         Same("never taken", "if wanted <= 1:", SLOWER),
         Same("bound moved by one", "wanted <= 1", SLOWER),
-        Same("always taken", "min(self.starts) < LINE", SLOWER),
-        Same("bound moved by one", "min(self.starts) < LINE", SLOWER),
+        Same("always taken", "min(self.starts) < sides.LINE", SLOWER),
+        Same("bound moved by one", "min(self.starts) < sides.LINE", SLOWER),
     ),
     "_runtime/checks.py": (
         Same("argument by name dropped", "frozen=True", "nobody sets anything of it"),
