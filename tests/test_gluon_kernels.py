@@ -64,8 +64,8 @@ EVERY, FEW = len(POLICIES), 2
 def test_kernels_are_right_in_every_order(name: str, orders: int) -> None:
     found = ran("orders", name, str(orders))
     assert [one["said"] for one in found] == [""] * orders
-    # Of 16 bits there are tiles too whose rows are cut, along K three whose sides are in
-    # one, and one that two CTAs share where the table has such.
+    # Of 16 bits there are tiles too whose rows are cut, three whose sides are in one
+    # along K, and one that two CTAs share where the table has such.
     runs = {"gemm_nn_tf32": "19", "linear_gelu_aux": "34", KERNEL: "38"}
     assert {one["runs"] for one in found} == {runs[name]}
 
