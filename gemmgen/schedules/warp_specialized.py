@@ -167,8 +167,10 @@ def registers(tile: Tile, product: Product) -> int:
 
 
 def most_accumulated(tile: Tile, product: Product) -> int:
-    """Two thirds of those of a consumer, which holds no addresses; in one as many as
-    its rule allows."""
+    """Two thirds of those of a consumer, which holds no addresses.
+
+    Of sides in one as many as their rule has.
+    """
     if multiplies_in_one(tile, product):
         return most_in_one(tile.warpgroups)
     return 160 if consumers(tile) == 2 else MOST_ACCUMULATED

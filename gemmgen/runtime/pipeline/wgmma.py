@@ -6,11 +6,13 @@ wgmma. All rows of a side follow each other in shared memory, 128 bytes of K eac
 
 PTX must know where that is. The ring is one allocation, the largest, and Triton 3.6 to
 3.9 place the largest first: at `global_smem`, as they call the whole. Stages of the
-left side lie there, in slices of the consumers, then stages of the other.
+left side lie there, in slices of the consumers, then stages of the other. With a newer
+Triton, of which that is not known, pieces are multiplied one by one.
 """
 
 from typing import Any
 
+import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
@@ -21,6 +23,9 @@ from .sums import halves
 # Triton 3.9 calls it by the first name, those before by the second.
 _memory: Any = gl.shared_memory_descriptor
 reinterpret: Any = getattr(_memory, "reinterpret", None) or _memory._reinterpret
+
+VERSION = tuple(map(int, triton.__version__.split(".")[:2]))
+PLACES_LARGEST_FIRST = gl.constexpr(VERSION < (3, 10))
 
 reserved_for = gluon.constexpr_function(reserved)
 rows_of = gluon.constexpr_function(rows_of_ring)
@@ -36,7 +41,9 @@ def ring_rows(side, left, warpgroups, stages):
 
 @gluon.constexpr_function
 def multiplies_in_one(m, n, k, stages, warpgroups, swap_ab, dtype, along_k):
-    """Whether it does: for 16 bits, of which each row has 128 bytes along K."""
+    """Whether one does: for 16 bits, of which each row has 128 bytes along K."""
+    if not PLACES_LARGEST_FIRST.value:
+        return False
     side, left = (m, n) if swap_ab else (n, m)
     rows = ring_rows(side, left, warpgroups, stages)
     lines = dtype.primitive_bitwidth == 16 and k == 64 and along_k

@@ -180,7 +180,7 @@ def _rows_of_ring(tile: Tile, product: Product) -> int:
     return rows_of_ring(left + reserved(side), left // tile.warpgroups, tile.stages)
 
 
-def _ring_bytes(tile: Tile, product: Product) -> int:
+def ring_bytes(tile: Tile, product: Product) -> int:
     """Bytes of all stages; those that a CTA of a cluster has."""
     if multiplies_in_one(tile, product):
         return _rows_of_ring(tile, product) * LINE_BYTES
@@ -190,7 +190,7 @@ def _ring_bytes(tile: Tile, product: Product) -> int:
 
 def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     """The ring, its barriers, consumers' tiles and what is passed to them."""
-    shared, ring, tile = tile.ctas > 1, _ring_bytes(tile, product), tile.of_cta
+    shared, ring, tile = tile.ctas > 1, ring_bytes(tile, product), tile.of_cta
     tiles = consumers(tile) // tile.warpgroups
     operands = tile.m * tile.n * product.matrix_bytes
     beside = tiles * (operands + _result_bytes(tile, product))

@@ -16,6 +16,7 @@ import triton
 from gemmgen.cost.resources import instruction, shared_memory
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import described, schedule_of
+from gemmgen.schedules.parts.consumers import multiplies_in_one, ring_bytes
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
@@ -42,6 +43,9 @@ _PTX_INSTRUCTION = {
 # What a newer Triton has where the model, which holds for 3.6, expects no better: 3.9
 # multiplies fp64 on the tensor cores above sm_90 too.
 _BETTER = {("fma", "fp64"): "mma"}
+
+_PLACE = re.compile(r"ptr addrspace\(3\) @global_smem, i(?:32|64) (\d+)\)")
+"""A place in shared memory, in LLVM's words."""
 
 _WIDEST = 16
 """Bytes that a thread can load or copy at once."""
@@ -97,6 +101,7 @@ def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:
         *_spill_problems(spilled, used),
         *_load_problems(plan, target, tile, made.asm["ptx"]),
         *_shared_problems(target, shared),
+        *_place_problems(plan, tile, made.asm["llir"]),
     )
     return Compiled(
         target.name,
@@ -115,6 +120,14 @@ def _unit_problems(plan: Plan, target: Target, tile: Tile, ptx: str) -> Iterator
     units = {unit, _BETTER.get((unit, kind), unit)}
     if not any(re.search(_pattern(plan, unit), ptx) for unit in units):
         yield f"no {unit} instruction for {kind} in the PTX"
+
+
+def _place_problems(plan: Plan, tile: Tile, llir: str) -> Iterator[str]:
+    """Inline PTX finds a ring of sides in one where shared memory begins."""
+    if schedule_of(tile).specialized and multiplies_in_one(tile, plan.product):
+        others = {int(place) for place in _PLACE.findall(llir)} - {0}
+        if min(others) != ring_bytes(tile, plan.product):
+            yield "the ring does not lie first in shared memory, where wgmma reads it"
 
 
 def _spilled(cubin: bytes, used: Usage) -> Spills:
