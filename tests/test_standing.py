@@ -11,7 +11,7 @@ from gemmgen.cost.resources import fits, shared_memory, why_not_compiled
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.runtime.sides import CLOCKS, clocks, heights
 from gemmgen.schedules.parts.consumers import multiplies_in_one
-from gemmgen.schedules.parts.tile import Product, Tile
+from gemmgen.schedules.parts.tile import FILL, Product, Tile
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tuned.costs import Cost, Costs
 from gemmgen.select.tuned.tile_text import parse_tile
@@ -76,8 +76,10 @@ def test_those_in_one_have_their_rows_and_stages() -> None:
     assert [one.stages for one in found] == [6] * 7 + [5] * 5 + [4] * 5
     for one in found:
         assert one.block == pytest.approx(0.6 * max(one.m, 80) / 200)
-        same = {"m": 200, "stages": 4, "block": 0.6, "from_m": 72}
+        parts = 1 if one.m in (120, 184) else FILL
+        same = {"m": 200, "stages": 4, "block": 0.6, "from_m": 72, "split_k": FILL}
         assert not one.from_m and not one.deep_m and one._replace(**same) == own
+        assert one.split_k == parts
     members = IN_ONE.members
     assert [one.m for one in members] == [one.m for one in found]
     assert {one.stages for one in members} == {4}

@@ -180,13 +180,15 @@ class Tile(NamedTuple):
     def members(self) -> list["Tile"]:
         """Return the tiles that it stands for: itself, or one for each height.
 
-        A block of a lower one takes a `share` of its time.
+        A block of a lower one takes a `share` of its time. Those of four pieces, as 120
+        is, have K whole: sums of parts spill.
         """
         if not self.from_m:
             return [self]
         return [
             self._replace(
                 m=m,
+                split_k=self.split_k if m.bit_count() < 4 else 1,
                 stages=self.stages + sum(m <= deep for deep in self.deep_m),
                 block=self.block * sides.share(m, self.m, self.from_m),
                 from_m=0,
@@ -202,11 +204,10 @@ class Tile(NamedTuple):
         return duration(work, self.block, self.once, self.launch, self.rates)
 
     def at_least(self, M: int, N: int, K: int, sms: int) -> float:
-        """Return microseconds that `predicted` is never less than: of its loop."""
+        """Return microseconds that `predicted` is never less than."""
         tiles = -(-M // self.m) * -(-N // self.n)
-        sms //= self.ctas
         parts = self.splits(tiles, K, sms) if self.split_k != 1 else 1
-        rounds = -(-tiles * parts // (sms * self.resident))
+        rounds = -(-tiles * parts // (sms // self.ctas * self.resident))
         blocks = -(-K // (self.k * parts))
         return self.launch + rounds * (blocks * self.block + self.once)
 

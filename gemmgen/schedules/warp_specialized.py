@@ -158,7 +158,16 @@ def spills(tile: Tile, product: Product) -> bool:
     """
     held = takes_turns(tile) and tile.m * tile.n >= 128 * 128
     beside = product.matrix_bytes > 0 and product.operations > 0
+    if tile.split_k != 1 and multiplies_in_one(tile, product) and _is_cut_often(tile):
+        return True
     return tile.split_k != 1 and (consumers(tile) == 3 or (held and beside))
+
+
+def _is_cut_often(tile: Tile) -> bool:
+    """Whether a sum is cut into four pieces, or into three of columns, or is large."""
+    turned = tile.launched.cut_axis == "n"
+    side, registers = (tile.m if turned else tile.n), tile.m * tile.n // tile.warps
+    return side.bit_count() > (3 if turned else 2) or registers > 192 * 32
 
 
 def registers(tile: Tile, product: Product) -> int:

@@ -231,6 +231,8 @@ def _beside_blocks(tile: Tile, product: Product) -> int:
     turned = transposes(tile, product)
     whole = tile.m if turned else tile.n
     more = len(pieces(whole, most_columns(tile.warpgroups))) - 1
+    if multiplies_in_one(tile, product):
+        more = 1  # another view of the ring
     parts = len(_stored(tile, turned)) - 1
     beside = _PASSED_OF_OPERANDS * parts * (product.matrix_bytes // 2)
     passed += 28 * more + beside + (32 if beside else 16) * bool(more or beside)

@@ -88,7 +88,9 @@ class Tile:
         if not self.from_m:
             return (self,)
         launched = self.launched.members()
-        return tuple(replace(self, m=one.m, from_m=0) for one in launched)
+        return tuple(
+            replace(self, m=one.m, split_k=one.split_k, from_m=0) for one in launched
+        )
 
     @property
     def stands_in_one(self) -> bool:

@@ -136,7 +136,9 @@ def _best(plan: Plan, module: ModuleType, call: _Call) -> list[Any]:
     apart = _apart(first), _apart(second)
     call_of = plan.product, call.sizes, apart, call.sms
     times = {
-        _alike(module.TILES[other], m=tile.m, stages=tile.stages): time
+        _alike(
+            module.TILES[other], m=tile.m, stages=tile.stages, split_k=tile.split_k
+        ): time
         for other in timed
         for tile, time in predicted(plan.rows[other], *call_of).items()
         if tiles_of(tile, *call.sizes[:2]) <= MOST
