@@ -191,11 +191,12 @@ def ring_bytes(tile: Tile, product: Product) -> int:
 def shared_memory(tile: Tile, product: Product, target: Target) -> int:
     """The ring, its barriers, consumers' tiles and what is passed to them."""
     shared, ring, tile = tile.ctas > 1, ring_bytes(tile, product), tile.of_cta
+    one = not shared and multiplies_in_one(tile, product)
     tiles = consumers(tile) // tile.warpgroups
     operands = tile.m * tile.n * product.matrix_bytes
     beside = tiles * (operands + _result_bytes(tile, product))
     clusters = round_up(8 * tile.stages, 16) + _PASSED_OF_CLUSTERS if shared else 0
-    return ring + beside + _beside_blocks(tile, product) + clusters
+    return ring + beside + _beside_blocks(tile, product, one) + clusters
 
 
 def _result_bytes(tile: Tile, product: Product) -> int:
@@ -220,7 +221,7 @@ def _stored(tile: Tile, turned: bool) -> tuple[int, ...]:
     return pieces(side, most_stored(tile.m, tile.n, turned))
 
 
-def _beside_blocks(tile: Tile, product: Product) -> int:
+def _beside_blocks(tile: Tile, product: Product, one: bool) -> int:
     """Barriers, what is passed to consumers, and where they count parts of K.
 
     The first two count where they found what was passed, a third behind all else.
@@ -231,7 +232,7 @@ def _beside_blocks(tile: Tile, product: Product) -> int:
     turned = transposes(tile, product)
     whole = tile.m if turned else tile.n
     more = len(pieces(whole, most_columns(tile.warpgroups))) - 1
-    if multiplies_in_one(tile, product):
+    if one:
         more = 1  # another view of the ring
     parts = len(_stored(tile, turned)) - 1
     beside = _PASSED_OF_OPERANDS * parts * (product.matrix_bytes // 2)
