@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gemmgen.cost.resources import fits
+from gemmgen.cost.resources import fits, sides
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.runtime.sides import (
     box,
@@ -21,7 +21,7 @@ from gemmgen.runtime.sides import (
     reserved,
     rows_of_ring,
 )
-from gemmgen.schedules.parts.consumers import consumers, multiplies_in_one, transposes
+from gemmgen.schedules.parts.consumers import consumers, multiplies_in_one
 from gemmgen.schedules.parts.tile import LINE_BYTES, Product, Tile
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tuned.tile_text import parse_tile
@@ -55,12 +55,6 @@ def wgmmas(ptx: str) -> list[str]:
     return re.findall(r"wgmma\.mma_async\.sync\.aligned\.(m\d+n\d+k\d+)", ptx)
 
 
-def split_of(tile: Tile) -> tuple[int, int]:
-    """The rows of which consumers have slices, and those that they share."""
-    turned = transposes(tile, BF16)
-    return (tile.n, tile.m) if turned else (tile.m, tile.n)
-
-
 TEXTS = ("104x128x64 s6 w4", "200x256x64 s3 w8", "192x192x64 s4 w12",
          "128x96x64 s6 w8", "104x128x64 kfill s5 w8")  # fmt: skip
 CASES = [
@@ -78,7 +72,7 @@ def test_one_wgmma_multiplies_what_lies_where_shared_memory_begins(
     """The ring is placed first, and nothing else in it; loads go where wgmma reads."""
     tile = parse_tile(f"warp_specialized {text}")
     assert multiplies_in_one(tile, kernels()[name].product)
-    left, side = split_of(tile)
+    left, side = sides(tile, BF16)
     part = left // tile.warpgroups
     made = made_of(name, tile)
     of_part = 4 * (part // 64)
@@ -94,7 +88,7 @@ def test_one_wgmma_multiplies_what_lies_where_shared_memory_begins(
 
 def rows_of_boxes(tile: Tile) -> list[int]:
     """Where the boxes of the shared side begin."""
-    _, side = split_of(tile)
+    _, side = sides(tile, BF16)
     most = most_columns(tile.warpgroups)
     first, rest = box(side, most), pieces(side, most)[-1]
     whole = [*range(0, side - side % first, first)]

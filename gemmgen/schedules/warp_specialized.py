@@ -158,9 +158,9 @@ def spills(tile: Tile, product: Product) -> bool:
     """
     held = takes_turns(tile) and tile.m * tile.n >= 128 * 128
     beside = product.matrix_bytes > 0 and product.operations > 0
-    if tile.split_k != 1 and multiplies_in_one(tile, product) and _is_cut_often(tile):
-        return True
-    return tile.split_k != 1 and (consumers(tile) == 3 or (held and beside))
+    often = multiplies_in_one(tile, product) and _is_cut_often(tile)
+    three = consumers(tile) == 3
+    return tile.split_k != 1 and (three or often or (held and beside))
 
 
 def _is_cut_often(tile: Tile) -> bool:

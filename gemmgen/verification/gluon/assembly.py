@@ -11,18 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from gemmgen.verification.gluon.asynchronous import factor_of
+from gemmgen.verification.gluon.asynchronous import factor_of, held_by, under_way
 from gemmgen.verification.gluon.program import Program
 from gemmgen.verification.gluon.registers import (
     Accumulator,
     Products,
-    Registers,
     summand,
 )
 from gemmgen.verification.gluon.views import Boxes, View
 from gemmgen.verification.memory.clocks import Moment
 from gemmgen.verification.memory.misuse import Unsupported, misused
-from gemmgen.verification.memory.shared import Access
 
 _SMEM = "global_smem"
 _THREADS, _ROWS = 128, 64
@@ -63,9 +61,7 @@ class Group:
         """Read and multiply what lies there now, if that is not done yet."""
         if self.sum is not None:
             return
-        held = isinstance(self.before, Registers)
-        found = self.before.handle.data if held else self.before.product.sum
-        self.sum = np.array(found)
+        self.sum = np.array(held_by(self.before))
         for one in self.terms:
             rows = slice(one.row, one.row + _ROWS)
             place = self.sum[rows, : one.right.shape[1]]
@@ -185,16 +181,8 @@ def run(
             machine.run(statement.strip())
     if not machine.committed:
         raise misused("products are not committed")
-    me = program.me
-    moment = me.moment("products")
-    for side in _read(machine.terms):
-        side.block.read(Access("a product", moment, True), me.clock, side.held)
-    group = Group(total, machine.terms, moment)
-    me.products.append(group)
-    if program.choices.reads_at_once():
-        for one in me.products:
-            one.execute()
-    return Accumulator(type_, group)
+    group = Group(total, machine.terms, program.me.moment("products"))
+    return under_way(program, type_, group, _read(machine.terms))
 
 
 def _check(

@@ -3,6 +3,7 @@
 Each reads shared memory at some time between its issue and the wait that ends it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,10 +52,13 @@ class Product:
         left, right = map(factor_of, (self.left, self.right))
         self.sum = np.matmul(left, right)
         if self.adds:
-            held = isinstance(self.before, Registers)
-            self.sum = self.sum + (
-                self.before.handle.data if held else self.before.product.sum
-            )
+            self.sum = self.sum + held_by(self.before)
+
+
+def held_by(total: Any) -> Any:
+    """What a sum holds once all products before are done."""
+    held = isinstance(total, Registers)
+    return total.handle.data if held else total.product.sum
 
 
 def multiply(
@@ -63,12 +67,19 @@ def multiply(
     """Have a product under way."""
     me, type_ = program.me, summand(total)
     _fits(left, right, type_, me.warps, program.ctas)
-    moment = me.moment("products")
-    for side in (left, right):
-        if isinstance(side, View):
-            access = Access("a product", moment, True)
-            side.block.read(access, me.clock, side.held)
-    product = Product(left, right, total, bool(adds), moment)
+    product = Product(left, right, total, bool(adds), me.moment("products"))
+    read = [side for side in (left, right) if isinstance(side, View)]
+    return under_way(program, type_, product, read)
+
+
+def under_way(
+    program: Program, type_: Any, product: Any, read: Iterable[View]
+) -> Accumulator:
+    """A sum of such a type, to which a product that reads so much is adding."""
+    me = program.me
+    for view in read:
+        access = Access("a product", product.moment, True)
+        view.block.read(access, me.clock, view.held)
     me.products.append(product)
     if program.choices.reads_at_once():
         for one in me.products:
