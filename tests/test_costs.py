@@ -224,7 +224,7 @@ def test_tiles_are_tried_that_the_model_thinks_best_at_a_shape() -> None:
     """Of 256 rows for thousands of rows, and for sixteen none; timed ones as well."""
     times: Mapping[Tile, float] = dict.fromkeys(COSTS.tiles, 1e-5)
     every = Measured((), (), dict.fromkeys(spread(LEAST), times))
-    found = kinds({"plain": one(SPEC, "plain")}, H200, {"plain": every})["bf16_nt"]
+    found = kinds({"plain": one(SPEC, "plain")}, H200, {"plain": every})["bf16_along_k"]
     for sample in found:
         assert {*sample.times} <= {*sample.tried}
         most = max(tile.m for tile in sample.tried)
@@ -239,7 +239,7 @@ def test_kinds_need_enough_shapes() -> None:
     few = Measured((), (), dict.fromkeys(spread(LEAST - 1), times))
     enough = Measured((), (), dict.fromkeys(spread(LEAST), times))
     assert kinds({"plain": plan}, H200, {"plain": few}) == {}
-    assert list(kinds({"plain": plan}, H200, {"plain": enough})) == ["bf16_nt"]
+    assert list(kinds({"plain": plan}, H200, {"plain": enough})) == ["bf16_along_k"]
     assert kinds({}, H200, {"plain": enough}) == {}
 
 
@@ -288,15 +288,15 @@ def test_rules_for_tensors_without_descriptors_come_from_their_times() -> None:
     odd = {Shape(m, 2047, 1023): {FEW_ROWS: m * 1e-6, ALL_ROWS: 9e-5} for m in (8, 400)}
     described = {shape: {tile: 1e-5 for tile in COSTS.tiles} for shape in spread(40)}
     timed = Measured((), (), {**odd, **described})
-    tuning = Tuning("", "sm_90", {}, {"plain": timed}, None, {"bf16_nt": COSTS})
-    found = with_unaligned(tuning, [plan], H200).costs["bf16_nt"].unaligned
+    tuning = Tuning("", "sm_90", {}, {"plain": timed}, None, {"bf16_along_k": COSTS})
+    found = with_unaligned(tuning, [plan], H200).costs["bf16_along_k"].unaligned
     assert list(found) == ["NT"]
     rules = found["NT"]
     assert rules[0].tile == FEW_ROWS and rules[0].limits[0] < 400
     assert rules[-1] == Rule((ANY, ANY, ANY), ALL_ROWS)
     assert with_unaligned(replace(tuning, costs={}), [plan], H200).costs == {}
     only = replace(tuning, kernels={"plain": replace(timed, times=described)})
-    assert with_unaligned(only, [plan], H200).costs["bf16_nt"].unaligned == {}
+    assert with_unaligned(only, [plan], H200).costs["bf16_along_k"].unaligned == {}
 
 
 def test_a_loop_that_waits_for_operands_is_left_out() -> None:
@@ -377,7 +377,7 @@ def test_a_spec_anywhere_has_the_costs_that_come_with_gemmgen(tmp_path: Path) ->
     (ours,) = tuning_file.built_in()
     assert not ours.kernels
     rows = {row.tile: row for row in load(spec)[0].rows if row.timed}
-    assert set(rows) <= set(ours.costs["bf16_nt"].tiles) and len(rows) > 8
+    assert set(rows) <= set(ours.costs["bf16_along_k"].tiles) and len(rows) > 8
     assert {row.architecture for row in rows.values()} == {90}
     # Its own costs win, and its own rules are alone.
     folder = tmp_path / tuning_file.FOLDER

@@ -1,20 +1,23 @@
 """How much longer the chosen tile takes than the fastest that could have been chosen.
 
     python benchmarks/speed/choice.py [--only NAME] [--count N] [--report FILE.md]
+        [--shapes FILE.yaml] [--beside]
 
 At shapes drawn at random, none of which was tuned for: rows log-uniform from 1 to
 16384, N and K from 256 to 32768; N and K are multiples of 8 or 64, as rows are too, or
-any number. Every tile of the table that serves such a call is timed beside the chosen
-one, in interleaved rounds of one process. The regret is the chosen tile's time over the
-least, less 1.
+any number. Or at those that a file, as `gemmgen bench` takes it, lists for the kernel.
+Every tile of the table that serves such a call, and that is predicted to take at most
+`NEAR` times as long as the chosen one, is timed; then the chosen one beside the seven
+fastest, in interleaved rounds of one process. The regret is the chosen tile's time over
+the least, less 1. With --beside torch is timed too. Each shape is told at once, and the
+report is written anew with it.
 """
 
 import argparse
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,23 +26,28 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from gemmgen.benchmark.peers import returning  # noqa: E402
 from gemmgen.measurement import Device, Gpu, environment, problem, race  # noqa: E402
+from gemmgen.measurement.race import Call  # noqa: E402
 from gemmgen.render.names.parts import file_of  # noqa: E402
 from gemmgen.select.plan import Plan, load  # noqa: E402
-from gemmgen.spec.shapes import Shape  # noqa: E402
+from gemmgen.spec.shapes import Shape, read  # noqa: E402
 from gemmgen.verification.example import subject  # noqa: E402
 
 SPEC = ROOT / "spec.yaml"
 ROWS, COLUMNS = (1, 16384), (256, 32768)
 LARGEST = 2**41
 """Multiplications of the largest products, which take about 6 ms each."""
-BUDGET_S = 0.1
+FIRST_S, FINAL_S, FINALISTS = 0.02, 0.08, 8
+"""Seconds of the races, among all and among the fastest."""
+NEAR = 1.3
 SHOWN = 15
+TORCH = "torch"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A shape; the tile chosen there and the fastest, and their microseconds."""
+    """A shape; the tile chosen there and the fastest; microseconds, torch's or 0."""
 
     shape: Shape
     chosen: str
@@ -47,6 +55,7 @@ class Row:
     taken: float
     least: float
     tiles: int
+    torch: float
 
     @property
     def regret(self) -> float:
@@ -74,7 +83,7 @@ def _size(source: random.Random, least: int, most: int, multiple: int) -> int:
 def tiles_at(
     module: Any, given: Any, tensors: tuple[Any, ...]
 ) -> tuple[Any, list[Any]]:
-    """The tile that the launcher chooses for a call, and all that could serve it."""
+    """The tile that the launcher chooses for a call, and those that may be faster."""
     table = subject.runtime(module, "table")
     launches, sizes = module.LAUNCHES, given.shape.sizes
     device, starts = tensors[0].device, table.row_starts(*tensors[:2])
@@ -82,28 +91,46 @@ def tiles_at(
     _, n, k = sizes
     able = list(table.serving(launches.tiles, device, n, k, starts, via_tma))
     chosen = table.select(launches.tiles, device, sizes, starts, via_tma)
-    return chosen, [tile for tile in able if tile.rates or tile == chosen]
+    if chosen.rates is None:
+        return chosen, [chosen]
+    timed_ = [tile for tile in able if tile.rates and tile.from_rows <= given.shape.m]
+    sms = subject.runtime(module, "support").num_sms(device)
+    most = NEAR * chosen.predicted(*sizes, sms)
+    return chosen, [tile for tile in timed_ if tile.predicted(*sizes, sms) <= most]
 
 
-def rows(plan: Plan, device: Device, count: int, seed: int) -> Iterator[Row]:
+def rows(
+    plan: Plan, device: Device, shapes: Iterable[Shape], beside: bool
+) -> Iterator[Row]:
     """One a shape."""
     module = subject.load(ROOT / "generated" / file_of(plan))
-    for shape in drawn(count, seed):
+    for shape in shapes:
         given = problem(plan, shape, device.kind)
         tensors = (*given.arguments, *given.outputs())
         chosen, tiles = tiles_at(module, given, tensors)
         arguments = module.LAUNCHES.arguments
-        calls = {
+        calls: dict[Any, Call] = {
             tile: arguments[tile.schedule].launch(tile, shape.sizes, tensors).enter
             for tile in tiles
         }
         with ThreadPoolExecutor() as pool:  # which compiles them side by side
             list(pool.map(lambda call: call(), calls.values()))
-        found = race(calls, device, budget_s=BUDGET_S, least_rounds=5, warm_up_s=0.01)
-        times = {tile: 1e6 * timing.median for tile, timing in found.items()}
-        best = min(times, key=times.__getitem__)
+        first = timed(calls, device, FIRST_S)
+        fastest = sorted(first, key=first.__getitem__)[: FINALISTS - 1]
+        finals = {tile: calls[tile] for tile in dict.fromkeys([chosen, *fastest])}
+        if beside:
+            finals[TORCH] = returning(given).call
+        found = timed(finals, device, FINAL_S)
+        torchs = found.pop(TORCH, 0.0)
+        best = min(found, key=found.__getitem__)
         named = (_named(chosen), _named(best))
-        yield Row(shape, *named, times[chosen], times[best], len(times))
+        yield Row(shape, *named, found[chosen], found[best], len(first), torchs)
+
+
+def timed(calls: Mapping[Any, Call], device: Device, budget: float) -> dict[Any, float]:
+    """The microseconds of calls that were raced for so many seconds."""
+    found = race(calls, device, budget_s=budget, least_rounds=5, warm_up_s=0.01)
+    return {one: 1e6 * timing.median for one, timing in found.items()}
 
 
 def _named(tile: Any) -> str:
@@ -111,14 +138,16 @@ def _named(tile: Any) -> str:
     return f"{tile.schedule} {sides} k{tile.split_k} s{tile.stages} w{tile.warps}"
 
 
-def report(name: str, found: list[Row], facts: dict[str, str]) -> str:
+def report(options: argparse.Namespace, found: list[Row], facts: dict[str, str]) -> str:
     """The sums, and the shapes that lose most."""
     worst = sorted(found, key=lambda row: row.regret, reverse=True)
     regrets = [row.regret for row in reversed(worst)]
     mean = sum(regrets) / len(regrets)
+    drawn_ = "listed there" if options.shapes else "drawn at random"
+    given = f" --shapes {options.shapes}" if options.shapes else ""
     lines = [
-        f"Made by `python benchmarks/speed/choice.py --only {name}`: "
-        f"{len(found)} shapes drawn at random, none of them tuned for.",
+        f"Made by `python benchmarks/speed/choice.py --only {options.only}{given}`: "
+        f"{len(found)} shapes {drawn_}, none of them tuned for.",
         "",
         ", ".join(f"{key} {value}" for key, value in facts.items()),
         "",
@@ -141,23 +170,37 @@ def _line(row: Row) -> str:
     )
 
 
+def _told(row: Row) -> str:
+    """A row as it is told at once; with torch's time over ours and over the least."""
+    text = f"{row.shape}: {row.chosen} {row.taken:.1f}, {row.fastest} {row.least:.1f}"
+    if row.torch:
+        text += f", torch {row.torch / row.taken:.3f} {row.torch / row.least:.3f}"
+    return text
+
+
 def main() -> None:
     """Race, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="linear_bf16", metavar="NAME")
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=20260102)
+    parser.add_argument("--shapes", type=Path, help="as `gemmgen bench` takes them")
+    parser.add_argument("--beside", action="store_true", help="time torch too")
     parser.add_argument("--report", type=Path)
     options = parser.parse_args()
-    plan = next(one for one in load(SPEC) if one.name == options.only)
+    plans = {plan.name: plan for plan in load(SPEC)}
+    if options.shapes:
+        shapes = list(read(options.shapes, plans)[options.only])
+    else:
+        shapes = drawn(options.count, options.seed)
     found: list[Row] = []
-    with suppress(KeyboardInterrupt):  # what was measured is told
-        for row in rows(plan, Gpu(), options.count, options.seed):
-            found.append(row)
-    text = report(plan.name, found, environment())
-    print(text, end="")
-    if options.report:
-        options.report.write_text(text, encoding="utf-8")
+    facts = environment()
+    for row in rows(plans[options.only], Gpu(), shapes, options.beside):
+        found.append(row)
+        print(_told(row), flush=True)
+        if options.report:
+            text = report(options, found, facts)
+            options.report.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

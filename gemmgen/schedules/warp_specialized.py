@@ -6,14 +6,15 @@ from itertools import product as every
 from gemmgen.hardware.targets import Rates, Target
 from gemmgen.runtime.sides import most_in_one
 from gemmgen.schedules.parts.consumers import (
-    along_k,
     by_pointers,
     composes,
     consumers,
     from_registers,
     misshapen,
+    multiplies_alike,
     multiplies_in_one,
     powers_of_two,
+    rows_along_k,
     shared_axis,
     shared_memory,
     stands_for,
@@ -121,12 +122,13 @@ def search(product: Product) -> Iterator[Tile]:
         rows, columns = (m, n) if turned else (n, m)
         yield Tile(rows, columns, k, GROUP_M, MOST_STAGES, warps, _NAME)
     (line,) = k_blocks(product, 1)
-    composed = _IN_ONE if along_k(product) else _COMPOSED
+    composed = _IN_ONE if rows_along_k(product) else _COMPOSED
     sides = [(m, n, warps) for (n, warps), rows in composed.items() for m in rows]
-    sides += [
-        (m, n, warps) for (m, warps), columns in _OF_ROWS.items() for n in columns
-    ]
-    parts = _IN_PARTS[:1] if along_k(product) else _IN_PARTS
+    if multiplies_alike(product):
+        sides += [
+            (m, n, warps) for (m, warps), columns in _OF_ROWS.items() for n in columns
+        ]
+    parts = _IN_PARTS[:1] if rows_along_k(product) else _IN_PARTS
     yield from _deep(sides, line, (1, *parts), product)
     both = [(m, n, warps) if turned else (n, m, warps) for m, n, warps in shapes]
     others = [one for one in both if one not in sides]

@@ -8,7 +8,11 @@ from gemmgen.cost.resources import fits, shared_memory, spills, why_not_compiled
 from gemmgen.epilogue.checked import Epilogue
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of, why_not
-from gemmgen.schedules.parts.consumers import multiplies_in_one
+from gemmgen.schedules.parts.consumers import (
+    multiplies_alike,
+    multiplies_in_one,
+    transposes,
+)
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 from gemmgen.select.fallback_tiles import fallback_tiles
@@ -161,16 +165,21 @@ def with_costs_of(
         or not holds(one, product, target, live_tiles)
         or why_not_compiled(one, product, target)
         or (product.matrix_bytes and _waits_for_operands(one))
-        or (tile.stands_in_one and _in_pieces(one, product))
+        or _otherwise_in_pieces(one, tile.stands_in_one, product)
         for one in tile.members
     ):
         return None
     return tile
 
 
-def _in_pieces(tile: Tile, product: Product) -> bool:
-    """Whether its rows are several pieces, each multiplied by itself."""
-    return tile.m & (tile.m - 1) > 0 and not multiplies_in_one(tile, product)
+def _otherwise_in_pieces(tile: Tile, stands_in_one: bool, product: Product) -> bool:
+    """Whether its rows or columns are in pieces, where those timed were in one."""
+    if multiplies_in_one(tile, product):
+        return False
+    turned = transposes(tile, product)
+    timed_in_one = stands_in_one if turned else not multiplies_alike(product)
+    side = tile.m if turned else tile.n
+    return timed_in_one and side & (side - 1) > 0
 
 
 def _waits_for_operands(tile: Tile) -> bool:

@@ -97,16 +97,18 @@ def multiply_stage(
     """Begin to multiply the block of a stage, and let go of `read`, the one before."""
     a_smem, b_smem, _full, empty, _order = loads
     left_smem, right_smem = (b_smem, a_smem) if SWAP_AB else (a_smem, b_smem)
+    LEFT_K_MAJOR: gl.constexpr = B_K_MAJOR if SWAP_AB else A_K_MAJOR
     ROWS: gl.constexpr = sums[0].shape[0]
     if IN_ONE:
         LEFT: gl.constexpr = NUM_WGS * ROWS
         dtype: gl.constexpr = left_smem.dtype
-        total = begin_in_one(sums[0], stage, COLUMNS, LEFT, STAGES, WG, dtype)
+        total = begin_in_one(
+            sums[0], stage, COLUMNS, LEFT, LEFT_K_MAJOR, STAGES, WG, dtype
+        )
         sums = wait_for_products((total,), 1)
         arrive_at_all(empty, read, pred=adds)
         return sums
     else:
-        LEFT_K_MAJOR: gl.constexpr = B_K_MAJOR if SWAP_AB else A_K_MAJOR
         RIGHT_K_MAJOR: gl.constexpr = A_K_MAJOR if SWAP_AB else B_K_MAJOR
         block = side(left_smem.index(stage * NUM_WGS + WG), LEFT_K_MAJOR)
         STEPS: gl.constexpr = steps_of(

@@ -60,10 +60,10 @@ def ring_of(
     full, empty = stage_ring(STAGES, NUM_WGS)
     order = barriers(NUM_WGS + (NUM_WGS == 1), NUM_WGS == 1)
     if IN_ONE and SWAP_AB:
-        a_smem = ring_in_one(b_boxes[0], BLOCK_M, BLOCK_N, NUM_WGS, STAGES)
+        a_smem = ring_in_one(a_boxes[0], BLOCK_M, BLOCK_N, NUM_WGS, STAGES)
         b_smem = in_boxes(a_smem, b_boxes[0])
     elif IN_ONE:
-        b_smem = ring_in_one(a_boxes[0], BLOCK_N, BLOCK_M, NUM_WGS, STAGES)
+        b_smem = ring_in_one(b_boxes[0], BLOCK_N, BLOCK_M, NUM_WGS, STAGES)
         a_smem = in_boxes(b_smem, a_boxes[0])
     elif SWAP_AB:
         a_smem = piece_buffers(a_boxes, STAGES, BLOCK_M, NUM_WGS, A_K_MAJOR)
@@ -144,9 +144,10 @@ def specialize(
     loaded, stored = memory_of_parts(
         operands, results, CONSUMERS, BLOCK_M, BLOCK_N, NUM_WGS, SWAPS
     )
+    RIGHT_K_MAJOR: gl.constexpr = A_K_MAJOR if SWAPS else B_K_MAJOR
     IN_ONE: gl.constexpr = multiplies_in_one(
         BLOCK_M, BLOCK_N, BLOCK_K, STAGES, NUM_WGS, SWAPS, a_boxes[0].dtype,
-        A_K_MAJOR and B_K_MAJOR and gl.num_ctas() == 1 and not LEFT_IN_REGISTERS,
+        RIGHT_K_MAJOR and gl.num_ctas() == 1 and not LEFT_IN_REGISTERS,
     )  # fmt: skip
     boxes = (a_boxes, b_boxes)
     ring = ring_of(

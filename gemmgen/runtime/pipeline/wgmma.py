@@ -2,7 +2,9 @@
 
 wgmma takes any multiple of 8 columns, layouts of Gluon powers of two. PTX gets the
 registers of a sum that is a power of two wide, and gives those of its first columns to
-wgmma. All rows of a side follow each other in shared memory, 128 bytes of K each.
+wgmma. All rows of a side follow each other in shared memory, 128 bytes of K each. The
+left side, of which each consumer has a slice, may lie along its rows instead: then 64
+of them follow each other, 128 bytes for each step of K.
 
 PTX must know where that is. The ring is one allocation, the largest, and Triton 3.6 to
 3.9 place the largest first: at `global_smem`, as they call the whole. Stages of the
@@ -41,7 +43,7 @@ def ring_rows(side, left, warpgroups, stages):
 
 @gluon.constexpr_function
 def multiplies_in_one(m, n, k, stages, warpgroups, swap_ab, dtype, along_k):
-    """Whether one does: for 16 bits, of which each row has 128 bytes along K."""
+    """Whether one does: for 16 bits, of which each row has 128 bytes `along_k`."""
     if not PLACES_LARGEST_FIRST.value:
         return False
     side, left = (m, n) if swap_ab else (n, m)
@@ -64,9 +66,10 @@ def ring_in_one(
 @gluon.jit
 def in_boxes(ring, desc):
     """The same memory as boxes of a descriptor."""
-    SIDE: gl.constexpr = desc.block_shape[0]
-    COUNT: gl.constexpr = ring.shape[0] * 8 // SIDE
-    shape: gl.constexpr = [COUNT, SIDE, desc.block_shape[1]]
+    ROWS: gl.constexpr = desc.block_shape[0]
+    COLUMNS: gl.constexpr = desc.block_shape[1]
+    ELEMENTS: gl.constexpr = ring.shape[0] * ring.shape[1] * ring.shape[2]
+    shape: gl.constexpr = [ELEMENTS // (ROWS * COLUMNS), ROWS, COLUMNS]
     return reinterpret(ring, desc.dtype, shape, desc.layout)
 
 
@@ -101,19 +104,21 @@ def width_of(columns):
 
 
 @gluon.constexpr_function
-def product_text(rows, columns, consumer, left, stages, dtype):
+def product_text(rows, columns, consumer, left, left_along_k, stages, dtype):
     """PTX that begins to add the product of a consumer's rows and a block's columns.
 
     Its operands are registers of the sum after and before, a power of two wide, then as
     many with the stage. Matrix descriptors: PTX ISA, asynchronous warpgroup-level
     matrix multiplication; addresses count 16 bytes, rows of 128 are swizzled, 8 of them
-    1024 bytes apart.
+    1024 bytes apart. Of a left side that lies along its rows, which wgmma transposes,
+    16 such of 64 elements are a step of K.
     """
     described = 1 << 62 | (1024 >> 4) << 32 | 1 << 16
     held = rows * width_of(columns) // 128
     of_64 = held * 64 // rows
     name = {"bf16": "bf16", "fp16": "f16"}[dtype.name]
     kind = f"m64n{columns}k16.f32.{name}.{name}"
+    left_step, transposes = (32, 0) if left_along_k else (16 * 128, 1)
     lines = [
         "{ .reg .pred adds; .reg .b32 at; .reg .b64 lefts, rights, left, right;",
         "setp.eq.b32 adds, 0, 0;",
@@ -130,14 +135,14 @@ def product_text(rows, columns, consumer, left, stages, dtype):
     for row in range(0, rows, 64):
         first = row // 64 * of_64
         total = ", ".join(f"${first + i}" for i in range(columns // 2))
-        for step in range(4):  # of 32 bytes
-            left_at = (consumer * rows + row) * 128 + step * 32
+        for step in range(4):  # of 16 elements
+            left_at = (consumer * rows + row) * 128 + step * left_step
             right_at = stages * left * 128 + step * 32
             lines += [
                 f"add.u64 left, lefts, {described + (left_at >> 4)};",
                 f"add.u64 right, rights, {described + (right_at >> 4)};",
                 f"wgmma.mma_async.sync.aligned.{kind}",
-                f"{{{total}}}, left, right, adds, 1, 1, 0, 0;",
+                f"{{{total}}}, left, right, adds, 1, 1, {transposes}, 0;",
             ]
     return "\n".join([*lines, "wgmma.commit_group.sync.aligned; }"])
 
@@ -152,12 +157,15 @@ def product_operands(held):
 @gluon.jit
 def begin_in_one(
     total, stage, COLUMNS: gl.constexpr, LEFT: gl.constexpr,
-    STAGES: gl.constexpr, CONSUMER: gl.constexpr, dtype: gl.constexpr,
+    LEFT_K_MAJOR: gl.constexpr, STAGES: gl.constexpr, CONSUMER: gl.constexpr,
+    dtype: gl.constexpr,
 ):  # fmt: skip
     """Begin to multiply a consumer's slice of a block by all columns of it."""
     ROWS: gl.constexpr = total.shape[0]
     HELD: gl.constexpr = ROWS * total.shape[1] // 128
-    text: gl.constexpr = product_text(ROWS, COLUMNS, CONSUMER, LEFT, STAGES, dtype)
+    text: gl.constexpr = product_text(
+        ROWS, COLUMNS, CONSUMER, LEFT, LEFT_K_MAJOR, STAGES, dtype
+    )
     operands: gl.constexpr = product_operands(HELD)
     stages = gl.full(total.shape, stage, gl.int32, total.type.layout)
     return gl.inline_asm_elementwise(

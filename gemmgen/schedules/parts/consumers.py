@@ -19,6 +19,7 @@ from gemmgen.schedules.parts.memory import round_up
 from gemmgen.schedules.parts.schedule import too_small
 from gemmgen.schedules.parts.tile import LINE_BYTES, Product, Tile
 from gemmgen.tables.dtypes import MMAS
+from gemmgen.tables.layouts import LAYOUTS
 
 _WARPS = (4, 8, 12)
 _STEP, _LARGEST = 8, 256
@@ -152,13 +153,27 @@ def why_not_compiled(tile: Tile, product: Product) -> str | None:
     return None
 
 
-def along_k(product: Product) -> bool:
-    """Whether both matrices are 16 bits that lie along K, as sides in one have to."""
-    return product.bytes == 2 and product.layout == "NT"
+def rows_along_k(product: Product) -> bool:
+    """Whether rows are 16 bits that lie along K, as a side in one has to."""
+    return product.bytes == 2 and not LAYOUTS[product.layout].a_transposed
+
+
+def columns_along_k(product: Product) -> bool:
+    """Whether columns are 16 bits that do."""
+    return product.bytes == 2 and LAYOUTS[product.layout].b_transposed
+
+
+def multiplies_alike(product: Product) -> bool:
+    """Whether columns are in one wherever rows are, so that costs of a kind are of both.
+
+    Of NN, rows alone are.
+    """
+    return columns_along_k(product) or not rows_along_k(product)
 
 
 def multiplies_in_one(tile: Tile, product: Product) -> bool:
     """Whether one wgmma multiplies all pieces of a side: 16 bits, in lines along K."""
+    along_k = rows_along_k if transposes(tile, product) else columns_along_k
     lines = tile.k * product.bytes == LINE_BYTES
     if not lines or not along_k(product) or tile.ctas > 1:
         return False

@@ -9,7 +9,7 @@ from gemmgen.cost.resources import programs_at_a_time
 from gemmgen.cost.time import Sizes, row_starts
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
-from gemmgen.schedules.parts.consumers import along_k
+from gemmgen.schedules.parts.consumers import rows_along_k
 from gemmgen.schedules.parts.tile import Product, Rates, Tile
 from gemmgen.select.tuned.decision_list import Rule
 from gemmgen.select.tuned.rules_text import read_rules, rules_text
@@ -124,7 +124,7 @@ def costed_as(product: Product) -> str | None:
     """
     if product.rights > 1:
         return None
-    return kind_of(product) + _IN_ONE * along_k(product)
+    return kind_of(product) + _IN_ONE * rows_along_k(product)
 
 
 def costs_for(costs: Mapping[str, Costs], kind: str | None) -> Costs | None:
@@ -156,7 +156,7 @@ def rates_of(product: Product, rates: Rates) -> Rates:
     return rates._replace(element=product.bytes, result=moved)
 
 
-_IN_ONE = "_nt"
+_IN_ONE = "_along_k"
 _KINDS = tuple(
     dict.fromkeys(
         (one.timed_as or one.name) + end

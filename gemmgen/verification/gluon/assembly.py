@@ -111,19 +111,19 @@ class _Machine:
             raise Unsupported(f"the interpreter of PTX has no {name}")
 
     def _multiply(self, columns: int, kinds: set[str], operands: list[str]) -> None:
-        total, left, right, adds, *signs = operands
-        if signs != ["1", "1", "0", "0"]:
-            raise misused(f"wgmma negates or transposes a side: {', '.join(signs)}")
+        total, left, right, adds, *signs, turned, other_turned = operands
+        if signs != ["1", "1"] or other_turned != "0" or turned not in ("0", "1"):
+            raise misused(
+                "wgmma negates a side, or transposes the right one: "
+                f"{', '.join(operands[4:])}"
+            )
         if not self.fenced or self.committed:
             raise misused("wgmma outside of its fence and its commit")
         (kind,) = kinds
-        sides = (left, _ROWS), (right, columns)
-        views = [self._side(self.value(one), rows, kind) for one, rows in sides]
         row = self._row(total, columns)
-        lower, other = views
-        self.terms.append(
-            _Term(row, lower, other.permute((1, 0)), bool(self.value(adds)))
-        )
+        lower = self._side(self.value(left), _ROWS, kind, turned == "1")
+        upper = self._side(self.value(right), columns, kind, False).permute((1, 0))
+        self.terms.append(_Term(row, lower, upper, bool(self.value(adds))))
 
     def _row(self, registers: str, columns: int) -> int:
         """The first row of the sum whose registers are named."""
@@ -136,8 +136,11 @@ class _Machine:
             raise misused(f"wgmma of {columns} columns has other registers of a sum")
         return first // step * _ROWS
 
-    def _side(self, descriptor: int, rows: int, kind: str) -> View:
-        """What a matrix descriptor tells, of 32 bytes along K."""
+    def _side(self, descriptor: int, rows: int, kind: str, turned: bool) -> View:
+        """What a matrix descriptor tells, of 16 elements along K.
+
+        A side that is `turned` lies along its rows: a line has 64 of them.
+        """
         swizzle, apart = descriptor >> 62, descriptor >> 32 & 0x3FFF
         if swizzle != _SWIZZLED or apart != _APART:
             raise misused("a matrix descriptor is not of swizzled rows of 128 bytes")
@@ -147,8 +150,11 @@ class _Machine:
         if boxes.dtype.name != _KINDS[kind]:
             raise misused(f"wgmma reads {boxes.dtype} as {kind}")
         column = byte * 8 // boxes.dtype.primitive_bitwidth
-        if first % _ATOM or column % _DEPTH:
+        if first % _ATOM or column % _DEPTH or (turned and column):
             raise misused(f"wgmma reads from the byte {offset} of {boxes.name}")
+        if turned:
+            sides = ((first, first + _DEPTH), (0, rows))
+            return boxes.view(sides).permute((1, 0))
         return boxes.view(((first, first + rows), (column, column + _DEPTH)))
 
 

@@ -143,7 +143,8 @@ def _load(
         block, bar = view.block.each[cta], barrier.each[cta]
         access = Access("a load from global memory", bar.end, True)
         block.write(access, program.me.clock, view.held)
-        program.load(Load(descriptor, first, block, view.held, bar, bar.phase))
+        sides, shape = view.held, view.moved
+        program.load(Load(descriptor, first, shape, block, sides, bar, bar.phase))
     program.pause()
 
 

@@ -15,7 +15,7 @@ from gemmgen.verification.gluon.policies import Choices
 from gemmgen.verification.memory.barriers import Barrier
 from gemmgen.verification.memory.clocks import Clock
 from gemmgen.verification.memory.misuse import misused
-from gemmgen.verification.memory.shared import Block, Sides
+from gemmgen.verification.memory.shared import Block, Sides, lines
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class Load:
 
     descriptor: Descriptor
     corner: list[int]
+    shape: tuple[int, ...]
     block: Block
     sides: Sides
     barrier: Barrier
@@ -32,7 +33,8 @@ class Load:
     def land(self) -> None:
         """Arrive, and tell the barrier."""
         place = self.block.part(self.sides)
-        place[...] = self.descriptor.load(self.corner, place.shape)
+        box = self.descriptor.load(self.corner, self.shape)
+        place[...] = lines(box, place.shape)
         self.barrier.land(place.nbytes, self.phase)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -76,11 +76,14 @@ class Ring:
 
 
 class Boxes:
-    """An allocation of rows as blocks, of which a first index counts so many rows."""
+    """An allocation of rows as blocks of a shape, which a first index counts.
+
+    A block of longer rows lies in parts as wide as those of the allocation.
+    """
 
     def __init__(self, ring: Ring, rows: tuple[int, ...]) -> None:
         self.program, self.dtype = ring.program, ring.dtype
-        self.layout, self.height = ring.layout, rows[0]
+        self.layout, self.shape = ring.layout, rows
         self.ring = ring
         own = tuple((0, size) for size in rows)
         self.block = new_block(lambda: ring.name, rows, storage(ring.dtype), own)
@@ -95,13 +98,16 @@ class Boxes:
     def of(self, shape: tuple[int, ...], layout: Any) -> "Boxes":
         """The same rows as such blocks."""
         found = copy(self)
-        found.layout, found.height = layout, shape[1]
+        found.layout, found.shape = layout, shape[1:]
         return found
 
     def index(self, index: Any) -> "View":
         """One of the blocks."""
-        first, columns = int(index) * self.height, self.block.data.shape[1]
-        return self.view(((first, first + self.height), (0, columns)))
+        columns = int(self.block.data.shape[1])
+        height = int(np.prod(self.shape)) // columns
+        first = int(index) * height
+        found = self.view(((first, first + height), (0, columns)))
+        return replace(found, shape_of_box=self.shape)
 
     def view(self, sides: Sides) -> "View":
         """Such rows and columns."""
@@ -151,12 +157,21 @@ class View:
     block: Block
     sides: Sides
     axes: tuple[int, ...]
+    shape_of_box: tuple[int, ...] = ()
+    """Of a box that lies otherwise than its rows and columns say: those of a tensor."""
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Its sizes in this order."""
+        if self.shape_of_box:
+            return self.shape_of_box
         found = [self.sides[axis] for axis in self.axes]
         return tuple(end - start for start, end in found)
+
+    @property
+    def moved(self) -> tuple[int, ...]:
+        """The sizes of the box, or of the CTA's part of it."""
+        return self.shape_of_box or tuple(end - start for start, end in self.held)
 
     @property
     def turned(self) -> bool:

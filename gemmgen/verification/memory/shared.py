@@ -129,6 +129,13 @@ def _slices(sides: Sides) -> tuple[slice, ...]:
     return tuple(slice(start, end) for start, end in sides)
 
 
+def lines(box: Any, shape: tuple[int, ...]) -> Any:
+    """A box as it lies in memory of such rows: a part as wide as they, then the next."""
+    if box.shape == shape:
+        return box
+    return np.concatenate(np.split(box, box.shape[1] // shape[1], axis=1))
+
+
 def both(one: Sides, other: Sides) -> Sides:
     """What lies in two parts."""
     return tuple(
