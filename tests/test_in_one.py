@@ -61,27 +61,33 @@ CASES = [
     *(("linear_bf16", text) for text in TEXTS),
     ("linear_bias_silu_residual", "200x128x64 s3 w8"),
     ("linear_bias_silu_residual", "128x144x64 s3 w8"),
+    *(("gemm_nn_bf16", text) for text in TEXTS if "x96x" not in text),
+    ("gemm_tt_bf16", "128x96x64 s6 w8"),
 ]
-FEW = {*CASES[:4], CASES[-1]}
+FEW = {*CASES[:4], CASES[-4], CASES[-1]}
 
 
 @pytest.mark.parametrize(("name", "text"), all_but(FEW, CASES))
 def test_one_wgmma_multiplies_what_lies_where_shared_memory_begins(
     name: str, text: str
 ) -> None:
-    """The ring is placed first, and nothing else in it; loads go where wgmma reads."""
+    """The ring is placed first, and nothing else in it; loads go where wgmma reads.
+
+    A left side that lies along its rows comes in boxes of 64 of them.
+    """
     tile = parse_tile(f"warp_specialized {text}")
     assert multiplies_in_one(tile, kernels()[name].product)
     left, side = sides(tile, BF16)
     part = left // tile.warpgroups
     made = made_of(name, tile)
     of_part = 4 * (part // 64)
+    box_of_left = part if kernels()[name].layout == "NT" else 64
     assert wgmmas(made.asm["ptx"]) == [f"m64n{side}k16"] * of_part * consumers(tile)
     ring = 128 * rows_of_ring(left + reserved(side), part, tile.stages)
     constants, loads = placed(made.asm["llir"])
     assert min(constants) == ring
     assert [at for at in loads if at < ring] == [
-        *(128 * row for row in range(0, left, part)),
+        *(128 * row for row in range(0, left, box_of_left)),
         *(128 * (tile.stages * left + row) for row in rows_of_boxes(tile)),
     ]
 
@@ -179,6 +185,13 @@ def test_no_buffer_is_as_large_as_a_ring_of_sides_in_one(
 
 
 IN_ONE = Tile(104, 128, 64, 8, 6, 8, "warp_specialized")
+COLUMNS_IN_ONE = Tile(128, 96, 64, 8, 6, 8, "warp_specialized")
+LIES_ALONG_K = [
+    *(("NN", True, False), ("NT", True, True)),
+    *(("TN", False, False), ("TT", False, True)),
+]
+"""The layout, and whether rows may be in one, and columns: as the right side of what is
+multiplied. The left one may lie as it does."""
 
 
 def test_sides_in_one_are_of_16_bits_along_k() -> None:
@@ -187,8 +200,10 @@ def test_sides_in_one_are_of_16_bits_along_k() -> None:
         assert multiplies_in_one(IN_ONE, product)
         assert not multiplies_in_one(replace(IN_ONE, k=32), product)
         assert not multiplies_in_one(replace(IN_ONE, k=128), product)
-        for layout in ("NN", "TN", "TT"):
-            assert not multiplies_in_one(IN_ONE, replace(product, layout=layout))
+        for layout, rows, columns in LIES_ALONG_K:
+            own = replace(product, layout=layout)
+            assert multiplies_in_one(IN_ONE, own) == rows
+            assert multiplies_in_one(COLUMNS_IN_ONE, own) == columns
     for kind in ("tf32", "ieee"):
         for k in (16, 32, 64):
             tile = replace(IN_ONE, k=k)

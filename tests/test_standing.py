@@ -13,6 +13,7 @@ from gemmgen.runtime.sides import CLOCKS, clocks, heights
 from gemmgen.schedules.parts.consumers import multiplies_in_one
 from gemmgen.schedules.parts.tile import FILL, Product, Tile
 from gemmgen.select.plan import Plan, load
+from gemmgen.select.tiling import with_costs_of
 from gemmgen.select.tuned.costs import Cost, Costs
 from gemmgen.select.tuned.tile_text import parse_tile
 from gemmgen.tuning.fitting import costs as fitting
@@ -32,6 +33,14 @@ LOWER = [
     )
 ]
 IN_ONE = parse_tile("warp_specialized 72-200x128x64 kfill s4 w8")
+COLUMNS = parse_tile("warp_specialized 128x72-224x64 kfill s4 w8")
+WIDE = [
+    parse_tile(f"warp_specialized {text}")
+    for text in (
+        *("128x160x64 kfill s5 w8", "128x72x64 kfill s8 w8"),
+        *("128x224x64 s4 w8", "128x96x64 s7 w8", "128x128x64 s6 w8"),
+    )
+]
 LOW = [
     parse_tile(f"warp_specialized {text}")
     for text in (
@@ -54,16 +63,16 @@ def test_heights_in_one_are_all_multiples_of_8() -> None:
 
 
 def test_each_has_its_rows_its_depth_and_its_part_of_a_block() -> None:
-    """Up to `deep_m` a stage more; what else there is stays as it was."""
-    own = WHOLE.launched._replace(block=0.6, once=1.2, shared=230_000, deep_m=(208,))
+    """Up to `deep` a stage more; what else there is stays as it was."""
+    own = WHOLE.launched._replace(block=0.6, once=1.2, shared=230_000, deep=(208,))
     found = own.members()
     assert [(one.m, one.stages) for one in found] == [
         *((160, 5), (192, 5), (208, 5), (224, 4), (256, 4)),
     ]
     for one in found:
         assert one.block == pytest.approx(0.6 * clocks(one.m) / clocks(256))
-        same = {"m": 256, "stages": 4, "block": 0.6, "from_m": 160, "deep_m": (208,)}
-        assert not one.from_m and not one.deep_m and one._replace(**same) == own
+        same = {"m": 256, "stages": 4, "block": 0.6, "from_side": 160, "deep": (208,)}
+        assert not one.from_side and not one.deep and one._replace(**same) == own
         assert one.members() == [one]
     assert [one.m for one in WHOLE.members] == [one.m for one in found]
 
@@ -71,14 +80,14 @@ def test_each_has_its_rows_its_depth_and_its_part_of_a_block() -> None:
 def test_those_in_one_have_their_rows_and_stages() -> None:
     """And a block takes as long as its rows say, from 80 on; some load for longer."""
     own = IN_ONE.launched._replace(block=0.6, once=1.2, shared=230_000)
-    found = own._replace(deep_m=(160, 120)).members()
+    found = own._replace(deep=(160, 120)).members()
     assert [one.m for one in found] == [*range(72, 208, 8)]
     assert [one.stages for one in found] == [6] * 7 + [5] * 5 + [4] * 5
     for one in found:
         assert one.block == pytest.approx(0.6 * max(one.m, 80) / 200)
         parts = 1 if one.m in (120, 184) else FILL
-        same = {"m": 200, "stages": 4, "block": 0.6, "from_m": 72, "split_k": FILL}
-        assert not one.from_m and not one.deep_m and one._replace(**same) == own
+        same = {"m": 200, "stages": 4, "block": 0.6, "from_side": 72, "split_k": FILL}
+        assert not one.from_side and not one.deep and one._replace(**same) == own
         assert one.split_k == parts
     members = IN_ONE.members
     assert [one.m for one in members] == [one.m for one in found]
@@ -88,20 +97,46 @@ def test_those_in_one_have_their_rows_and_stages() -> None:
     assert IN_ONE.share(members[0]) == IN_ONE.share(members[1]) == 0.4
 
 
+def test_those_of_columns_have_widths_that_are_not_cut() -> None:
+    """Lines of 64, and a box of what is left; of three pieces K is whole."""
+    own = COLUMNS.launched._replace(block=0.6, deep=(192, 96))
+    widths = [72, 80, 96, 136, 144, 160, 192, 200, 208, 224]
+    assert [one.n for one in own.members()] == widths
+    assert [one.stages for one in own.members()] == [6] * 3 + [5] * 4 + [4] * 3
+    for one, member in zip(own.members(), COLUMNS.members, strict=True):
+        assert one.m == 128 and one.cut_axis == "m"
+        assert one.split_k == (1 if one.n in (200, 208, 224) else FILL)
+        assert one.block == pytest.approx(0.6 * max(one.n, 80) / 224)
+        assert COLUMNS.share(member) == one.block / 0.6
+        assert multiplies_in_one(member, PLAIN)
+        assert not why_not_compiled(member, PLAIN, H200)
+        for layout in ("NN", "TN"):  # whose columns do not lie along K
+            assert not multiplies_in_one(member, replace(PLAIN, layout=layout))
+
+
+def test_a_costed_tile_of_columns_is_left_to_those_it_was_timed_for() -> None:
+    """Where columns come in pieces, a block takes longer than it says."""
+    for layout, kept in (("NT", COLUMNS), ("NN", None)):
+        product = replace(PLAIN, layout=layout)
+        assert with_costs_of(COLUMNS, product, 1, H200) == kept
+        assert with_costs_of(IN_ONE, product, 1, H200) == IN_ONE
+
+
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.get)
 def test_all_fit_what_their_row_says(plan: Plan) -> None:
     """And a stage more than that fits none, or they would have it.
 
-    Lower ones may have less: up to each `deep_m` all have a stage more.
+    Lower ones may have less: up to each `deep` all have a stage more.
     """
     for row in plan.rows:
-        for tile in row.tiles(plan.product) if row.tile.from_m else ():
+        for tile in row.tiles(plan.product) if row.tile.from_side else ():
             assert fits(tile, plan.product, row.target)
             assert not why_not_compiled(tile, plan.product, row.target)
             used = shared_memory(tile, plan.product, row.target)
             assert used <= row.shared_memory(plan.product)
             higher = replace(tile, stages=tile.stages + 1)
-            own = tile.m == row.tile.m or not row.tile.stands_in_one
+            largest = tile.shared_side == row.tile.shared_side
+            own = largest or not row.tile.stands_in_one
             beyond = own and tile.stages == row.tile.stages
             assert not (beyond and fits(higher, plan.product, row.target))
 
@@ -110,7 +145,7 @@ def test_kernels_of_spec_yaml_have_some() -> None:
     """Of NN, NT, TN and TT; the launcher takes the height that it predicts best."""
     for name in ("gemm_nn_bf16", "linear_bf16", "gemm_tn_bf16", "gemm_tt_fp16"):
         plan = PLANS[name]
-        rows = [row for row in plan.rows if row.tile.from_m]
+        rows = [row for row in plan.rows if row.tile.from_side]
         assert rows
         for row in rows:
             for m in (1, 160, 200, 300, 3000):
@@ -151,6 +186,13 @@ def test_those_in_one_stand_apart_whatever_their_stages() -> None:
     assert found == [WHOLE, IN_ONE]
     assert known_of(IN_ONE, [*LOW, LOWER[0]]) == LOW
     assert not [*standing([*LOWER[:1], *LOW[1:2]], LOW.__contains__)]
+
+
+def test_those_with_parts_of_k_stand_for_such_as_have_it_whole() -> None:
+    """Which are timed so, since sums of parts would spill."""
+    found = [*standing(WIDE, lambda tile: tile.n != 128)]
+    assert found == [COLUMNS, replace(COLUMNS, from_side=96, split_k=1)]
+    assert known_of(COLUMNS, WIDE) == WIDE[:3]
 
 
 def test_its_costs_come_from_all_their_times() -> None:
@@ -208,10 +250,14 @@ def _tiles(shape: tuple[int, int, int]) -> int:
         "warp_specialized 76-200x128x64 s4 w8",
         "warp_specialized 72-128x128x64 s4 w8",
         "warp_specialized 72-256x128x64 s4 w8",
+        "warp_specialized 128x72-256x64 s4 w8",
+        "warp_specialized 128x160-224x64 s4 w8",
+        "warp_specialized 72-128x224x64 s4 w8",
+        "warp_specialized 72-128x72-224x64 s4 w8",
     ],
 )
 def test_others_stand_for_none(text: str) -> None:
-    with pytest.raises(ValueError, match=r"rows that nothing is known of|no side"):
+    with pytest.raises(ValueError, match=r"sides that nothing is known of|no side"):
         parse_tile(text)
 
 

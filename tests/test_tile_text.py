@@ -72,8 +72,16 @@ def test_no_two_tiles_have_one_text(one: Tile, other: Tile) -> None:
             "warp_specialized 192x256x64 c2 s5 w8",
         ),
         (
-            Tile(256, 256, 64, 2, 4, 8, "warp_specialized", from_m=192, ctas=2),
+            Tile(256, 256, 64, 2, 4, 8, "warp_specialized", from_side=192, ctas=2),
             "warp_specialized 192-256x256x64 c2 g2 s4 w8",
+        ),
+        (
+            Tile(200, 128, 64, 8, 4, 4, "warp_specialized", FILL, from_side=72),
+            "warp_specialized 72-200x128x64 kfill s4 w4",
+        ),
+        (
+            Tile(128, 224, 64, 8, 4, 8, "warp_specialized", FILL, from_side=72),
+            "warp_specialized 128x72-224x64 kfill s4 w8",
         ),
     ],
 )

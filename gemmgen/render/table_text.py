@@ -32,13 +32,16 @@ class TableText:
             "microseconds, is the least."
         )
         full = "One that asks for FULL waves takes sizes whose tiles keep all SMs busy."
-        standing = "One with from_m stands for tiles of so many rows up to m."
+        standing = (
+            "One with from_side stands for tiles of so many rows up to m; if warps cut "
+            "m, of so many columns up to n."
+        )
         clusters = "Clusters of CTAs need Triton 3.8."
         layers = "Rows of a layer come first: they serve its N and K alone."
         told = [
             *([layers] if any(row.pin for row in self.plan.rows) else []),
             *([costs] if self.timed else []),
-            *([standing] if any(row.tile.from_m for row in self.plan.rows) else []),
+            *([standing] if any(row.tile.from_side for row in self.plan.rows) else []),
             *([clusters] if any(row.tile.ctas > 1 for row in self.plan.rows) else []),
             "GPUs without a tile's bytes of shared memory pass it over.",
             *([full] if self.full else []),
@@ -124,8 +127,8 @@ class TableText:
         Of a cluster's how many CTAs share it.
         """
         named = {
-            "from_m": row.tile.from_m,
-            "deep_m": row.deep_m(self.plan.product),
+            "from_side": row.tile.from_side,
+            "deep": row.deep(self.plan.product),
             "ctas": row.tile.ctas if row.tile.ctas > 1 else 0,
         }
         return ", ".join(f"{name}={value}" for name, value in named.items() if value)

@@ -12,6 +12,10 @@ CLOCKS = {8: 10, 16: 13, 32: 17, 64: 31, 128: 64}
 
 LINE, SECTOR = 128, 32  # bytes of L2: what has an address of its own, what is moved
 
+# Elements of 128 bytes, the lines in which columns of C are moved, and what may be left
+# of them, which has a descriptor and a layout in shared memory of its own.
+COLUMNS, RESTS = 64, (0, 8, 16, 32)
+
 # Rows along K of the boxes in which a side is moved: more to a box, and a ring would
 # have to leave more rows empty behind sides that are no multiples of it.
 BOX = 32
@@ -126,6 +130,28 @@ def heights(least: int, most: int) -> list[int]:
     if least < IN_PIECES:
         return list(range(least, most + 1, 8))
     return [side for side in range(least, most + 1, 16) if side % 64 != 48]
+
+
+def stood_for(
+    least: int, most: int, warpgroups: int, rows: bool
+) -> list[tuple[int, bool]]:
+    """Return the rows, else columns, of tiles that one stands for, as `heights` has.
+
+    And whether K may come in parts. Columns that could be cut would be, not rows.
+    """
+    return [
+        (side, may_part(side, rows))
+        for side in heights(least, most)
+        if rows or (side % COLUMNS in RESTS and not cuts(side, warpgroups))
+    ]
+
+
+def may_part(side: int, rows: bool) -> bool:
+    """Return whether K may come in parts: their sums stay in registers.
+
+    They do not if rows are four pieces, as 120 is, or columns three.
+    """
+    return side.bit_count() <= (3 if rows else 2)
 
 
 def share(side: int, most: int, least: int) -> float:

@@ -14,8 +14,7 @@ FILL = -1  # as many parts of K as there are SMs for; up to 4 * FILL: so many ti
 
 ROWS = 8  # that a prediction does not tell apart: sides of tiles are multiples of it
 
-# Share of all SMs' turns that have a tile, for waves to be called full. Rows of some
-# tables ask for that, the model's and those of tuning files.
+# Share of SMs' turns that have a tile in full waves, which rows of a table may ask for.
 FULL = 0.9
 
 ASYNCHRONOUS = range(90, 120)  # sm whose units read A and B in shared memory
@@ -82,9 +81,9 @@ class Tile(NamedTuple):
 
     It serves GPUs from `sm` on with so much `shared` memory, and sizes up to M, N, K.
     With `rates` it was timed. If it has `from_rows`, it serves a layer of these very N
-    and K, for so many rows up to M. If it has `from_m`, it stands for tiles of so many
-    rows up to `m`, and has what they take at most. Of several `ctas` it is the tile of
-    a cluster, which each has an equal part of.
+    and K, for so many rows up to M. If it has `from_side`, it stands for tiles whose
+    `shared_axis` is so long up to its own, and has what they take at most. Of several
+    `ctas` it is the tile of a cluster, which each has an equal part of.
     """
 
     schedule: str
@@ -107,8 +106,8 @@ class Tile(NamedTuple):
     resident: int = 1  # programs that an SM runs at a time
     rates: Rates | None = None
     from_rows: int = 0  # of a layer; 0 for a tile that serves any sizes up to its own
-    from_m: int = 0  # the least m of those that it stands for; 0: it is a tile itself
-    deep_m: tuple[int, ...] = ()  # up to each m they have a stage more
+    from_side: int = 0  # the least of those that it stands for; 0: it is a tile itself
+    deep: tuple[int, ...] = ()  # up to each side they have a stage more
     ctas: int = 1  # of a cluster: 2 share what they load of one side
     starts: tuple[int, int] = (sides.LINE,) * 2  # bytes: A's and B's rows begin so
 
@@ -178,23 +177,22 @@ class Tile(NamedTuple):
         return Work(blocks, turns, rounds, *through, sums, products)
 
     def members(self) -> list["Tile"]:
-        """Return the tiles that it stands for: itself, or one for each height.
-
-        A block of a lower one takes a `share` of its time. Those of four pieces, as 120
-        is, have K whole: sums of parts spill.
-        """
-        if not self.from_m:
+        """Return the tiles that it stands for: itself, or one for each side."""
+        if not self.from_side:
             return [self]
+        rows = self.shared_axis == "m"
+        most = self.m if rows else self.n
+        found = sides.stood_for(self.from_side, most, self.warpgroups, rows)
+        alone = self._replace(from_side=0, deep=())
         return [
-            self._replace(
-                m=m,
-                split_k=self.split_k if m.bit_count() < 4 else 1,
-                stages=self.stages + sum(m <= deep for deep in self.deep_m),
-                block=self.block * sides.share(m, self.m, self.from_m),
-                from_m=0,
-                deep_m=(),
+            alone._replace(
+                m=side if rows else self.m,
+                n=self.n if rows else side,
+                split_k=self.split_k if in_parts else 1,
+                stages=self.stages + sum(side <= deep for deep in self.deep),
+                block=self.block * sides.share(side, most, self.from_side),
             )
-            for m in sides.heights(self.from_m, self.m)
+            for side, in_parts in found
         ]
 
     def predicted(self, M: int, N: int, K: int, sms: int) -> float:
@@ -218,11 +216,13 @@ class Tile(NamedTuple):
 
     @property
     def cut_axis(self) -> str:
-        """The axis along which each of these has its slice: n, if that can be cut.
-
-        Columns are the rows of the transposed product.
-        """
+        """The axis along which each of these has its slice: n, if that can be cut."""
         return "n" if sides.cuts(self.n, self.warpgroups) else "m"
+
+    @property
+    def shared_axis(self) -> str:
+        """The other axis, along which all have the whole of it."""
+        return "m" if self.cut_axis == "n" else "n"
 
     def boxes(
         self, axes: Sequence[str], shared: str = "", beside: bool = False

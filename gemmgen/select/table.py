@@ -53,16 +53,16 @@ class Row:
         """The target that it was chosen for."""
         return BY_ARCHITECTURE[self.architecture]
 
-    def deep_m(self, product: Product) -> tuple[int, ...]:
-        """The m up to which tiles that its own stands for have one more stage each."""
-        members = self.tile.members if self.tile.from_m else ()
+    def deep(self, product: Product) -> tuple[int, ...]:
+        """The sides up to which tiles that it stands for have one more stage each."""
+        members = self.tile.members if self.tile.from_side else ()
         found: list[int] = []
         while self.tile.stages + len(found) < MOST_STAGES_OF_ROWS:
             more, last = len(found) + 1, 0
             for tile in members:
                 if not fits(_deeper(tile, more), product, self.target):
                     break
-                last = tile.m
+                last = tile.shared_side
             if not last:
                 break
             found.append(last)
@@ -70,9 +70,9 @@ class Row:
 
     def tiles(self, product: Product) -> tuple[Tile, ...]:
         """What its tile stands for, on that target."""
-        deep = self.deep_m(product)
+        deep = self.deep(product)
         return tuple(
-            _deeper(tile, sum(tile.m <= most for most in deep))
+            _deeper(tile, sum(tile.shared_side <= most for most in deep))
             for tile in self.tile.members
         )
 
@@ -81,8 +81,9 @@ class Row:
         first, *others = self.tiles(product)
         if not (others and self.timed):
             return first
-        m = self.timed.fastest(self.tile, product, sizes, self.target.sms)[0].m
-        return next(tile for tile in (first, *others) if tile.m == m)
+        found, _ = self.timed.fastest(self.tile, product, sizes, self.target.sms)
+        side = found.shared_side
+        return next(tile for tile in (first, *others) if tile.shared_side == side)
 
     def shared_memory(self, product: Product) -> int:
         """Bytes of shared memory that its tiles take at most on that target."""

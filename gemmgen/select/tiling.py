@@ -11,7 +11,6 @@ from gemmgen.schedules import schedule_of, why_not
 from gemmgen.schedules.parts.consumers import (
     multiplies_alike,
     multiplies_in_one,
-    transposes,
 )
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
@@ -173,13 +172,11 @@ def with_costs_of(
 
 
 def _otherwise_in_pieces(tile: Tile, stands_in_one: bool, product: Product) -> bool:
-    """Whether its rows or columns are in pieces, where those timed were in one."""
-    if multiplies_in_one(tile, product):
-        return False
-    turned = transposes(tile, product)
-    timed_in_one = stands_in_one if turned else not multiplies_alike(product)
-    side = tile.m if turned else tile.n
-    return timed_in_one and side & (side - 1) > 0
+    """Whether its shared side is in pieces, where those timed had it in one."""
+    columns = tile.launched.shared_axis == "n"
+    timed_in_one = stands_in_one or (columns and not multiplies_alike(product))
+    cut = tile.shared_side & (tile.shared_side - 1) > 0
+    return timed_in_one and cut and not multiplies_in_one(tile, product)
 
 
 def _waits_for_operands(tile: Tile) -> bool:

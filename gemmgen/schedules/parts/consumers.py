@@ -5,6 +5,8 @@ Consumers cut one side, rows of what is multiplied, and share the other, in piec
 
 from gemmgen.hardware.targets import Target
 from gemmgen.runtime.sides import (
+    COLUMNS,
+    RESTS,
     cuts,
     heights,
     in_one,
@@ -25,12 +27,8 @@ _WARPS = (4, 8, 12)
 _STEP, _LARGEST = 8, 256
 """Of what the side is a multiple that consumers do not cut, and what it is at most."""
 _LEAST = 72
-"""Rows of the lowest tile that one may stand for: what a block takes follows from its
-rows by `share` of the runtime."""
-_LINE, _RESTS = 64, (0, 8, 16, 32)
-"""Elements of 128 bytes, the lines in which rows along that side are moved; what may be
-left of them, which has a descriptor and a layout in shared memory of its own."""
-
+"""The least side of tiles that one stands for: what a block takes follows from it by
+`share` of the runtime."""
 _PASSED_OF_PARTS, _PASSED_OF_REST, _PASSED_OF_OPERANDS = 32, 16, 20
 """Bytes of what consumers are passed more where K comes in parts, for a second box of
 columns, and for each further part of an operand [m, n]..."""
@@ -107,17 +105,17 @@ def misshapen(tile: Tile) -> str | None:
 
 
 def stands_for(tile: Tile) -> bool:
-    """Consumers that share rows may, for there is a rule to their costs.
+    """Consumers that share a side may, for there is a rule to its costs.
 
-    In pieces there must be several consumers.
+    In pieces it is rows, and there must be several consumers.
     """
-    least, most, in_one = tile.from_m, tile.m, tile.stands_in_one
+    least, most, in_one = tile.from_side, tile.shared_side, tile.stands_in_one
     ends = [side for side in heights(least, most) if side in (least, most)]
     if len(ends) < 2 or not _LEAST <= least < most <= _LARGEST:
         return False
     if in_one and not all(side & (side - 1) for side in ends):
         return False
-    return (in_one or tile.warpgroups > 1) and cuts(tile.n, tile.warpgroups)
+    return in_one or (cuts(tile.n, tile.warpgroups) and tile.warpgroups > 1)
 
 
 def powers_of_two(tile: Tile) -> set[int]:
@@ -144,11 +142,11 @@ def why_not_compiled(tile: Tile, product: Product) -> str | None:
     if not composes(product.kind, product.layout):
         return f"{schedule} multiplies {product.mma.name} in powers of two along {axis}"
     lies_along = not turned or product.layout in ("TN", "TT")
-    if lies_along and side % _LINE not in _RESTS:
-        rests = ", ".join(map(str, _RESTS[1:]))
+    if lies_along and side % COLUMNS not in RESTS:
+        rests = ", ".join(map(str, RESTS[1:]))
         return (
-            f"{schedule} moves rows along {axis} in lines of {_LINE}: {axis} must be a "
-            f"power of two or a multiple of {_LINE}, or {rests} more than that"
+            f"{schedule} moves rows along {axis} in lines of {COLUMNS}: {axis} must be "
+            f"a power of two or a multiple of {COLUMNS}, or {rests} more than that"
         )
     return None
 
@@ -164,9 +162,9 @@ def columns_along_k(product: Product) -> bool:
 
 
 def multiplies_alike(product: Product) -> bool:
-    """Whether columns are in one wherever rows are, so that costs of a kind are of both.
+    """Whether columns are in one where rows are, so that a kind's costs are of both.
 
-    Of NN, rows alone are.
+    Of NN rows alone are.
     """
     return columns_along_k(product) or not rows_along_k(product)
 

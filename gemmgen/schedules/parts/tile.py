@@ -67,8 +67,8 @@ class Tile:
     """The tile of one program: sizes in elements, `stages` of the load ring, warps.
 
     `schedule` is the name of the one that computes it, in `split_k` parts of K. With
-    `from_m` it stands for tiles of so many rows up to `m`. Several `ctas` have an equal
-    part each, a cluster.
+    `from_side` it stands for tiles whose `shared_side` is so long up to its own.
+    Several `ctas` have an equal part each, a cluster.
     """
 
     m: int
@@ -79,27 +79,37 @@ class Tile:
     warps: int
     schedule: str = FALLBACK
     split_k: int = 1
-    from_m: int = 0
+    from_side: int = 0
     ctas: int = 1
 
     @property
     def members(self) -> tuple["Tile", ...]:
-        """The tiles that it stands for, the lowest first; most are their own."""
-        if not self.from_m:
+        """The tiles that it stands for, the smallest first; most are their own."""
+        if not self.from_side:
             return (self,)
         launched = self.launched.members()
         return tuple(
-            replace(self, m=one.m, split_k=one.split_k, from_m=0) for one in launched
+            replace(self, m=one.m, n=one.n, split_k=one.split_k, from_side=0)
+            for one in launched
         )
 
     @property
+    def shared_side(self) -> int:
+        """The side of which groups of warps all have the whole."""
+        found: int = getattr(self, self.launched.shared_axis)
+        return found
+
+    @property
     def stands_in_one(self) -> bool:
-        """Whether it stands for tiles whose rows one wgmma multiplies."""
-        return 0 < self.from_m < IN_PIECES
+        """Whether it stands for tiles of which one wgmma multiplies that side."""
+        return 0 < self.from_side < IN_PIECES
 
     def share(self, member: "Tile") -> float:
         """What part of the time of a block one of these takes for its own."""
-        return share(member.m, self.m, self.from_m) if self.from_m else 1.0
+        if not self.from_side:
+            return 1.0
+        axis = self.launched.shared_axis
+        return share(getattr(member, axis), self.shared_side, self.from_side)
 
     @property
     def warpgroups(self) -> int:
@@ -112,7 +122,7 @@ class Tile:
         sides = (self.m, self.n, self.k, self.group_m)
         how = (self.split_k, self.stages, self.warps)
         tile = Launched(self.schedule, 0, ANY, ANY, ANY, *sides, *how)
-        return tile._replace(from_m=self.from_m, ctas=self.ctas)
+        return tile._replace(from_side=self.from_side, ctas=self.ctas)
 
     @property
     def of_cta(self) -> "Tile":

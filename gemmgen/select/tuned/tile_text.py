@@ -9,7 +9,8 @@ from gemmgen.schedules.parts.tile import FILL, GROUP_M, Tile
 from gemmgen.spec.schema import MAX_SIDE
 
 _FORM = re.compile(
-    r"(?P<schedule>[a-z_]+) ((?P<from_m>N)-)?(?P<m>N)x(?P<n>N)x(?P<k>N)"
+    r"(?P<schedule>[a-z_]+) "
+    r"((?P<from_m>N)-)?(?P<m>N)x((?P<from_n>N)-)?(?P<n>N)x(?P<k>N)"
     r"( c(?P<ctas>2))?( g(?P<group_m>N))?( k(?P<split_k>N|[24]?fill))?"
     r" s(?P<stages>N) w(?P<warps>N)".replace("N", "[1-9][0-9]{0,3}")
 )
@@ -25,11 +26,14 @@ _MOST = {
 def format_tile(tile: Tile) -> str:
     """The tile in a line; group_m where it is not 8, split_k where it is not 1.
 
-    Of one that stands for others the rows from the lowest to the highest; of a cluster
+    Of one that stands for others the side from the least to the largest; of a cluster
     how many CTAs share it.
     """
-    rows = f"{tile.from_m}-{tile.m}" if tile.from_m else f"{tile.m}"
-    parts = [f"{tile.schedule} {rows}x{tile.n}x{tile.k}"]
+    sides = {axis: str(getattr(tile, axis)) for axis in "mnk"}
+    if tile.from_side:
+        axis = tile.launched.shared_axis
+        sides[axis] = f"{tile.from_side}-{sides[axis]}"
+    parts = [f"{tile.schedule} {'x'.join(sides.values())}"]
     if tile.ctas > 1:
         parts.append(f"c{tile.ctas}")
     if tile.group_m != GROUP_M:
@@ -55,16 +59,21 @@ def parse_tile(text: str) -> Tile:
         int(match["warps"]),
         match["schedule"],
         _FILLING.get(split_k) or int(split_k),
-        int(match["from_m"] or 0),
+        int(match["from_m"] or match["from_n"] or 0),
         int(match["ctas"] or 1),
     )
-    for wrong in _faults(tile):
+    shared = tile.launched.shared_axis
+    others = match["from_n" if shared == "m" else "from_m"]
+    for wrong in _faults(tile, known=not others):
         raise ValueError(f"tile {quoted(text)} {wrong}")
     return tile
 
 
-def _faults(tile: Tile) -> Iterator[str]:
-    """Why no kernel could be launched with such a tile."""
+def _faults(tile: Tile, known: bool) -> Iterator[str]:
+    """Why no kernel could be launched with such a tile.
+
+    Of one that stands for others it is `known` that their sides are the shared ones.
+    """
     schedule = schedule_of(tile)
     if any(number & (number - 1) for number in schedule.powers_of_two(tile)):
         yield "has a side or warps that are no power of two, which Triton needs"
@@ -74,8 +83,8 @@ def _faults(tile: Tile) -> Iterator[str]:
             yield f"has {name} {getattr(tile, name)}, which is more than any GPU takes"
     if fault := schedule.misshapen(tile):
         yield fault
-    if tile.from_m and not schedule.stands_for(tile):
-        yield "stands for tiles of rows that nothing is known of"
+    if tile.from_side and not (known and schedule.stands_for(tile)):
+        yield "stands for tiles of sides that nothing is known of"
     if tile.ctas > 1 and not (schedule.specialized and tile.split_k == 1):
         yield f"is a cluster's, which {tile.schedule} has none of, or not in parts of K"
     if tile.split_k != 1 and not schedule.splits:

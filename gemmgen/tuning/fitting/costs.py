@@ -255,7 +255,7 @@ def _losses(
     """
     alike = {replace(tile, stages=0): tile for tile in sample.tried}
     launched = [
-        (alike.get(replace(one, stages=0), one) if tile.from_m else one, time)
+        (alike.get(replace(one, stages=0), one) if tile.from_side else one, time)
         for tile, (one, time) in zip(tiles, served, strict=True)
     ]
     known = [time for tile, time in launched if tile in sample.times]

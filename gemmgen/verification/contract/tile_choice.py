@@ -137,7 +137,11 @@ def _best(plan: Plan, module: ModuleType, call: _Call) -> list[Any]:
     call_of = plan.product, call.sizes, apart, call.sms
     times = {
         _alike(
-            module.TILES[other], m=tile.m, stages=tile.stages, split_k=tile.split_k
+            module.TILES[other],
+            m=tile.m,
+            n=tile.n,
+            stages=tile.stages,
+            split_k=tile.split_k,
         ): time
         for other in timed
         for tile, time in predicted(plan.rows[other], *call_of).items()
@@ -152,7 +156,7 @@ def _alike(tile: Any, **own: int) -> Any:
 
     Each of these has what its own blocks take.
     """
-    return tile._replace(block=0, from_m=0, deep_m=(), starts=(), **own)
+    return tile._replace(block=0, from_side=0, deep=(), starts=(), **own)
 
 
 def _apart(matrix: Any) -> int:

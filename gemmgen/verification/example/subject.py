@@ -28,7 +28,8 @@ _PARTS = 3
 """More than one: the first, the last and one between them."""
 ANYWHERE = {
     **dict.fromkeys(
-        ("sm", "shared", "waves", "block", "once", "launch", "from_rows", "from_m"), 0
+        ("sm", "shared", "waves", "block", "once", "launch", "from_rows", "from_side"),
+        0,
     ),
     **dict.fromkeys("MNK", math.inf),
     "rates": None,

@@ -130,7 +130,7 @@ def _slices(sides: Sides) -> tuple[slice, ...]:
 
 
 def lines(box: Any, shape: tuple[int, ...]) -> Any:
-    """A box as it lies in memory of such rows: a part as wide as they, then the next."""
+    """A box as it lies in memory of shorter rows: a part as wide, then the next."""
     if box.shape == shape:
         return box
     return np.concatenate(np.split(box, box.shape[1] // shape[1], axis=1))
