@@ -12,6 +12,7 @@ import torch
 from gemmgen.cost.resources import programs_at_a_time
 from gemmgen.cost.time import row_starts
 from gemmgen.hardware.targets import Target
+from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import (
     GROUP_M,
     Product,
@@ -84,10 +85,19 @@ def _alone(tile: Tile) -> Tile:
     return replace(tile, split_k=1, group_m=GROUP_M)
 
 
+def _launch(tile: Tile) -> tuple[str, int]:
+    """What tiles are alike in whose launches cost the same.
+
+    Where consumers take turns with tiles, one writes while another multiplies, but for
+    the last tile: what that adds is the launch's.
+    """
+    return tile.schedule, schedule_of(tile).last_epilogues(tile)
+
+
 class _Fit:
     """The pairs of shape and tile, as arrays, and the constants under way.
 
-    Tiles of a schedule share what a launch costs, and an instruction of the epilogue.
+    Tiles alike share what a launch costs, and an instruction of the epilogue.
     One that stands for others has their times, each with a `share` of its block.
     """
 
@@ -99,7 +109,7 @@ class _Fit:
         known: Rates | None,
     ) -> None:
         self.tiles = list(dict.fromkeys(map(_alone, tiles)))
-        self.schedules = list(dict.fromkeys(tile.schedule for tile in self.tiles))
+        self.launches = list(dict.fromkeys(map(_launch, self.tiles)))
         rows: list[list[float]] = []
         for sample in samples:
             rates, sizes = rates_of(sample.product, _BEFORE), sample.shape.sizes
@@ -113,7 +123,7 @@ class _Fit:
                     own.share(tile),
                     instructions(own, sample.product),
                     self.tiles.index(_alone(own)),
-                    self.schedules.index(tile.schedule),
+                    self.launches.index(_launch(tile)),
                     1e6 * min(time, _SLOW * sample.best),
                     weight,
                     _is_slow(sample, tile),
@@ -121,9 +131,9 @@ class _Fit:
         columns = torch.tensor(rows, dtype=torch.float64).T
         count = len(Work._fields)
         self.work = Work(*columns[:count])
-        self.share, self.instructions, place, schedule, *rest = columns[count:]
+        self.share, self.instructions, place, launch, *rest = columns[count:]
         self.times, self.weights, slow = rest
-        self.place, self.schedule = place.long(), schedule.long()
+        self.place, self.launch = place.long(), launch.long()
         self.slow = slow.bool()
         self.before, self.pull = self._begin(known)
         self.constants = self.before.clone().requires_grad_()
@@ -131,19 +141,19 @@ class _Fit:
     def _begin(self, known: Rates | None) -> tuple[Any, Any]:
         """The constants to begin with, as logarithms, and how much each is held."""
         each = [_COSTS.block] * len(self.tiles) + [_COSTS.once] * len(self.tiles)
-        of_schedules = [_COSTS.launch] * len(self.schedules)
-        of_schedules += [_COSTS.operation] * len(self.schedules)
+        of_launches = [_COSTS.launch] * len(self.launches)
+        of_launches += [_COSTS.operation] * len(self.launches)
         of_gpu = list(known or _BEFORE)[2:]
-        before = [*of_gpu, *each, *of_schedules]
+        before = [*of_gpu, *each, *of_launches]
         constants = torch.tensor(before, dtype=torch.float64).log()
         pull = torch.full_like(constants, _PULL)
         pull[: len(of_gpu)] = _HELD if known else _PULL
         return constants, pull
 
     def split(self) -> tuple[Rates, Any, Any, Any, Any]:
-        """Rates, and costs of tiles and of schedules."""
-        tiles, schedules = len(self.tiles), len(self.schedules)
-        sizes = [len(_BEFORE) - 2, tiles, tiles, schedules, schedules]
+        """Rates, and costs of tiles and of launches."""
+        tiles, launches = len(self.tiles), len(self.launches)
+        sizes = [len(_BEFORE) - 2, tiles, tiles, launches, launches]
         rates, *costs = self.constants.exp().split(sizes)
         block, once, launch, operation = costs
         return Rates(2, 2, *rates), block, once, launch, operation
@@ -151,9 +161,9 @@ class _Fit:
     def loss(self) -> Any:
         """How far predictions are off, in all; those of slow tiles if they are low."""
         rates, block, once, launch, operation = self.split()
-        once = once[self.place] + operation[self.schedule] * self.instructions
+        once = once[self.place] + operation[self.launch] * self.instructions
         block = block[self.place] * self.share
-        found = duration(self.work, block, once, launch[self.schedule], rates)
+        found = duration(self.work, block, once, launch[self.launch], rates)
         off = (found / self.times).log()
         off = torch.where(self.slow, off.clamp(max=0), off)
         error = torch.nn.functional.huber_loss(
@@ -186,8 +196,8 @@ class _Fit:
         found = {}
         for tile in tiles:
             place = self.tiles.index(_alone(tile))
-            schedule = self.schedules.index(tile.schedule)
-            costs = (block[place], once[place], launch[schedule], operation[schedule])
+            alike = self.launches.index(_launch(tile))
+            costs = (block[place], once[place], launch[alike], operation[alike])
             found[tile] = Cost(*map(float, costs))
         return Costs(Rates(2, 2, *map(float, rates[2:])), found)
 
