@@ -44,6 +44,15 @@ FAULTS: dict[str, list[list[str]]] = {
     ],
 }
 
+TURNED = "gemm_nn_bf16"
+OF_TURNED: dict[str, list[list[str]]] = {
+    "steps along K of a half": [["16 * 128, 1)", "8 * 128, 1)"]],
+    "not transposed": [["(16 * 128, 1)", "(16 * 128, 0)"]],
+    "taken to lie along K": [["if left_along_k else", "if True else"]],
+    "the first consumer's": [["(consumer * rows + row)", "row"]],
+}
+"""Of a left side in one that lies along its rows."""
+
 
 def ran(*arguments: str) -> list[dict[str, str]]:
     done = forked.python(ROOT, SCRIPT, *arguments)
@@ -77,6 +86,14 @@ def test_faults_of_all_parts_at_once_are_found() -> None:
     }
     assert list(found) == list(FAULTS)
     assert all(said.startswith("failed: ") for said in found.values()), found
+
+
+def test_faults_of_a_side_that_is_transposed_are_found() -> None:
+    found = ran("faults", TURNED, json.dumps({"none": [], **OF_TURNED}))
+    said = {one["name"]: one["said"] for one in found}
+    assert not said.pop("none")
+    assert list(said) == list(OF_TURNED)
+    assert all(said.values()), said
 
 
 @pytest.mark.slow

@@ -144,10 +144,9 @@ def specialize(
     loaded, stored = memory_of_parts(
         operands, results, CONSUMERS, BLOCK_M, BLOCK_N, NUM_WGS, SWAPS
     )
-    RIGHT_K_MAJOR: gl.constexpr = A_K_MAJOR if SWAPS else B_K_MAJOR
     IN_ONE: gl.constexpr = multiplies_in_one(
         BLOCK_M, BLOCK_N, BLOCK_K, STAGES, NUM_WGS, SWAPS, a_boxes[0].dtype,
-        RIGHT_K_MAJOR and gl.num_ctas() == 1 and not LEFT_IN_REGISTERS,
+        A_K_MAJOR, B_K_MAJOR, gl.num_ctas() == 1 and not LEFT_IN_REGISTERS,
     )  # fmt: skip
     boxes = (a_boxes, b_boxes)
     ring = ring_of(

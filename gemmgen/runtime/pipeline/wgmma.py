@@ -42,11 +42,14 @@ def ring_rows(side, left, warpgroups, stages):
 
 
 @gluon.constexpr_function
-def multiplies_in_one(m, n, k, stages, warpgroups, swap_ab, dtype, along_k):
-    """Whether one does: for 16 bits, of which each row has 128 bytes `along_k`."""
-    if not PLACES_LARGEST_FIRST.value:
+def multiplies_in_one(
+    m, n, k, stages, warpgroups, swap_ab, dtype, a_k_major, b_k_major, able
+):
+    """Whether one does, if `able`: for 16 bits, of which rows have 128 bytes of K."""
+    if not (able and PLACES_LARGEST_FIRST.value):
         return False
     side, left = (m, n) if swap_ab else (n, m)
+    along_k = a_k_major if swap_ab else b_k_major
     rows = ring_rows(side, left, warpgroups, stages)
     lines = dtype.primitive_bitwidth == 16 and k == 64 and along_k
     return lines and fits_in_one(side, left // warpgroups, most_of(warpgroups), rows)
@@ -118,25 +121,22 @@ def product_text(rows, columns, consumer, left, left_along_k, stages, dtype):
     of_64 = held * 64 // rows
     name = {"bf16": "bf16", "fp16": "f16"}[dtype.name]
     kind = f"m64n{columns}k16.f32.{name}.{name}"
-    left_step, transposes = (32, 0) if left_along_k else (16 * 128, 1)
-    lines = [
-        "{ .reg .pred adds; .reg .b32 at; .reg .b64 lefts, rights, left, right;",
-        "setp.eq.b32 adds, 0, 0;",
-        "mov.u32 at, global_smem;",
-        f"mad.lo.u32 at, ${2 * held}, {left * 128}, at;",
-        "shr.u32 at, at, 4;",
-        "cvt.u64.u32 lefts, at;",
-        "mov.u32 at, global_smem;",
-        f"mad.lo.u32 at, ${2 * held}, {reserved_for(columns) * 128}, at;",
-        "shr.u32 at, at, 4;",
-        "cvt.u64.u32 rights, at;",
-        "wgmma.fence.sync.aligned;",
-    ]
+    left_bytes, transposes = (32, 0) if left_along_k else (16 * 128, 1)
+    lines = ["{ .reg .pred adds; .reg .b32 at; .reg .b64 lefts, rights, left, right;"]
+    lines += ["setp.eq.b32 adds, 0, 0;"]
+    for side, stride in (("lefts", left), ("rights", reserved_for(columns))):
+        lines += [
+            "mov.u32 at, global_smem;",
+            f"mad.lo.u32 at, ${2 * held}, {stride * 128}, at;",
+            "shr.u32 at, at, 4;",
+            f"cvt.u64.u32 {side}, at;",
+        ]
+    lines += ["wgmma.fence.sync.aligned;"]
     for row in range(0, rows, 64):
         first = row // 64 * of_64
         total = ", ".join(f"${first + i}" for i in range(columns // 2))
         for step in range(4):  # of 16 elements
-            left_at = (consumer * rows + row) * 128 + step * left_step
+            left_at = (consumer * rows + row) * 128 + step * left_bytes
             right_at = stages * left * 128 + step * 32
             lines += [
                 f"add.u64 left, lefts, {described + (left_at >> 4)};",

@@ -7,6 +7,7 @@ from gemmgen.hardware.targets import Target
 from gemmgen.runtime.sides import (
     COLUMNS,
     RESTS,
+    box,
     cuts,
     heights,
     in_one,
@@ -244,13 +245,16 @@ def _beside_blocks(tile: Tile, product: Product, one: bool) -> int:
     passed += 16 * (consumers(tile) - 2)
     turned = transposes(tile, product)
     whole = tile.m if turned else tile.n
-    more = len(pieces(whole, most_columns(tile.warpgroups))) - 1
+    most = most_columns(tile.warpgroups)
+    more = len(pieces(whole, most)) - 1
+    rest = not turned and more > 0
     if one:
         more = 1  # another view of the ring
+        rest = rest and whole % box(whole, most) > 0
     parts = len(_stored(tile, turned)) - 1
     beside = _PASSED_OF_OPERANDS * parts * (product.matrix_bytes // 2)
     passed += 28 * more + beside + (32 if beside else 16) * bool(more or beside)
-    passed += 0 if turned else _PASSED_OF_REST * bool(more)
+    passed += _PASSED_OF_REST * rest
     taken = barriers + passed + _PASSED_OF_PARTS * (tile.split_k != 1)
     if tile.split_k == 1 or consumers(tile) == 2:
         return taken

@@ -78,12 +78,15 @@ def _places() -> Iterator[tuple[str, Edit]]:
 
 
 _IN_ONE = (
-    ("stage of another", "left * 128", "left * 64"),
-    ("stage of another", "reserved_for(columns) * 128", "columns * 128"),
+    ("stage of another", "stride * 128", "stride * 64"),
+    ("stage of another", "reserved_for(columns)", "columns"),
     ("side that begins elsewhere", "stages * left", "(stages - 1) * left"),
     ("rows of another", "consumer * rows + row", "row"),
     ("rows of another", "consumer * rows + row", "consumer * rows"),
     ("step of another", "step * 32", "0"),
+    ("step of another", "step * left_bytes", "0"),
+    ("step of another", "16 * 128", "8 * 128"),
+    ("rows described otherwise", "left_along_k", "True"),
     ("step of a block left out", "range(4)", "range(3)"),
     ("registers of another sum", "row // 64 * of_64", "0"),
     ("rows described otherwise", "1 << 62", "1 << 61"),
