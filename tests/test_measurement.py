@@ -1,5 +1,7 @@
 """The race: interleaved, shuffled, warm, as many rounds as there is time for."""
 
+from collections.abc import Callable
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -29,6 +31,36 @@ def test_median_and_interquartile_range() -> None:
     assert found == Timing(3.0, 2.0 / 3.0, 5)
     assert timing([2.0]) == Timing(2.0, 0.0, 1)
     assert timing([0.0, 0.0]).spread == 0.0
+
+
+class Disturbed(FakeDevice):
+    """Another program has the GPU before every other of its first timed calls."""
+
+    def __init__(self, calls: int) -> None:
+        super().__init__()
+        self.calls = calls
+
+    def timed(self, call: Callable[[], object]) -> Callable[[], float]:
+        self.calls -= 1
+        self.slowness = 10.0 if self.calls > 0 and self.calls % 2 else 1.0
+        return super().timed(call)
+
+
+@pytest.mark.parametrize(("calls", "races"), [(0, 1), (12, 2)])
+def test_a_race_that_was_disturbed_is_run_again(calls: int, races: int) -> None:
+    device = Disturbed(calls)
+    found = race(
+        {"a": device.call("a", 1e-3)}, device, budget_s=0, least_rounds=10, warm_up_s=0
+    )
+    assert found["a"] == Timing(1e-3, 0.0, 10)
+    assert len(timed_rounds(device, "a")) == 10 * races + 5
+
+
+def test_a_race_that_is_always_disturbed_ends() -> None:
+    """And its spread says so."""
+    device = Disturbed(10**6)
+    found = race({"a": device.call("a", 1e-3)}, device, budget_s=0, least_rounds=10)
+    assert found["a"].spread > 1
 
 
 def test_each_round_takes_every_call_once_in_an_order_of_its_own() -> None:
