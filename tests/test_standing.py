@@ -14,7 +14,7 @@ from gemmgen.schedules.parts.consumers import multiplies_in_one
 from gemmgen.schedules.parts.tile import FILL, Product, Tile
 from gemmgen.select.plan import Plan, load
 from gemmgen.select.tiling import with_costs_of
-from gemmgen.select.tuned.costs import Cost, Costs
+from gemmgen.select.tuned.costs import Cost, Costs, instructions
 from gemmgen.select.tuned.tile_text import parse_tile
 from gemmgen.tuning.fitting import costs as fitting
 from gemmgen.tuning.fitting.fit import Sample, fitted
@@ -120,6 +120,25 @@ def test_a_costed_tile_of_columns_is_left_to_those_it_was_timed_for() -> None:
         product = replace(PLAIN, layout=layout)
         assert with_costs_of(COLUMNS, product, 1, H200) == kept
         assert with_costs_of(IN_ONE, product, 1, H200) == IN_ONE
+
+
+def test_where_there_is_less_room_the_largest_are_left_out() -> None:
+    """So that all others are as deep as they were timed, and a block takes as long."""
+    product = PLANS["linear_bias_silu_residual"].product
+    timed = replace(IN_ONE, m=208)
+    found = with_costs_of(timed, product, 2, H200)
+    assert found == replace(timed, m=200)
+    costs = Costs(RATES, {timed: Cost(0.52, 1.0, 6.0, 0.0)})
+    assert costs.timed(found, product, H200, timed).block == pytest.approx(0.5)
+    deep = replace(timed, stages=6)  # of which too few would be left
+    assert with_costs_of(deep, product, 2, H200) == replace(timed, stages=3)
+
+
+def test_an_epilogue_takes_as_long_as_that_of_the_mean_tile() -> None:
+    product = replace(PLAIN, operations=10)
+    mean = sum(range(72, 208, 8)) / 17
+    assert instructions(IN_ONE, product) == pytest.approx(10 * mean * 128 / 8)
+    assert instructions(LOW[1], product) == 10 * 72 * 128 / 8
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.get)

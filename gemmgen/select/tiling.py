@@ -25,6 +25,10 @@ from gemmgen.spec.parse import KernelSpec
 from gemmgen.spec.schema import AUTO
 from gemmgen.tables.layouts import LAYOUTS
 
+_NARROWEST = 5 / 6
+"""Of its largest side what a tile that stands for others has at least, to be as deep as
+it was timed: a stage less, and blocks of all of them would be taken to wait."""
+
 
 def choose(
     spec: KernelSpec,
@@ -154,21 +158,33 @@ def with_costs_of(
 ) -> Tile | None:
     """A tile that was timed, with as many stages as fit here; None if it serves badly.
 
-    A persistent loop that waits for operands [m, n] overlaps less than what was timed.
+    One that stands for others rather does without the largest of them than a stage. A
+    persistent loop that waits for operands [m, n] overlaps less than what was timed.
     """
-    depths = (replace(timed, stages=count) for count in range(timed.stages, 1, -1))
-    tile = next((one for one in depths if fits(one, product, target)), None)
-    if tile is None or any(
-        spills(one, product)
-        or not fits(one, product, target)
-        or not holds(one, product, target, live_tiles)
-        or why_not_compiled(one, product, target)
-        or (product.matrix_bytes and _waits_for_operands(one))
-        or _otherwise_in_pieces(one, tile.stands_in_one, product)
-        for one in tile.members
-    ):
-        return None
-    return tile
+
+    def serves(one: Tile) -> bool:
+        return (
+            fits(one, product, target)
+            and not spills(one, product)
+            and holds(one, product, target, live_tiles)
+            and not why_not_compiled(one, product, target)
+            and not (product.matrix_bytes and _waits_for_operands(one))
+            and not _otherwise_in_pieces(one, timed.stands_in_one, product)
+        )
+
+    shallower = (replace(timed, stages=count) for count in range(timed.stages, 1, -1))
+    for tile in (*_narrower(timed), *shallower):
+        if fits(tile, product, target):
+            return tile if all(map(serves, tile.members)) else None
+    return None
+
+
+def _narrower(tile: Tile) -> Iterator[Tile]:
+    """A tile, and such as stand for fewer: without up to a sixth of its side."""
+    yield tile
+    for member in reversed(tile.members[:-1]):
+        if member.shared_side >= _NARROWEST * tile.shared_side:
+            yield replace(tile, m=member.m, n=member.n)
 
 
 def _otherwise_in_pieces(tile: Tile, stands_in_one: bool, product: Product) -> bool:

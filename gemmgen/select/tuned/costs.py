@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, field
+from statistics import mean
 from typing import NamedTuple
 
 from gemmgen.base.errors import Mistakes, one_of
@@ -96,10 +97,11 @@ class Costs:
     ) -> Timed:
         """What a tile of a product costs: as much as another that was timed, or it.
 
-        The other has as many stages or more.
+        The other has as many stages or more, and stands for as many others or more.
         """
         as_ = as_ or tile
-        cost, block = self.tiles[as_], self.tiles[as_].block
+        cost = self.tiles[as_]
+        block = cost.block * as_.share(tile)
         if tile.stages < as_.stages and schedule_of(tile).persistent:
             # As it was timed its ring hid that, or its block has waited.
             arrival = min(_ARRIVAL, block * (as_.stages - 1))
@@ -146,8 +148,12 @@ def kind_of(product: Product) -> str:
 
 
 def instructions(tile: Tile, product: Product) -> float:
-    """Instructions of an epilogue for each warp that has a part of the tile."""
-    return product.operations * tile.m * tile.n / min(tile.warps, _EPILOGUE_WARPS)
+    """Instructions of an epilogue for each warp that has a part of the tile.
+
+    Of one that stands for others those of the mean.
+    """
+    elements = mean(one.m * one.n for one in tile.members)
+    return product.operations * elements / min(tile.warps, _EPILOGUE_WARPS)
 
 
 def rates_of(product: Product, rates: Rates) -> Rates:
