@@ -18,6 +18,7 @@ import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -152,7 +153,8 @@ def report(options: argparse.Namespace, found: list[Row], facts: dict[str, str])
         ", ".join(f"{key} {value}" for key, value in facts.items()),
         "",
         f"The chosen tile takes {mean:.1%} longer than the fastest of those that the "
-        f"launcher could choose from in the mean, at most "
+        f"launcher could choose from, and that are predicted to take up to {NEAR} "
+        "times as long, in the mean, at most "
         f"{regrets[int(0.95 * len(regrets))]:.1%} at 95 % of the shapes, at the worst "
         f"{regrets[-1]:.1%}.",
         "",
@@ -194,13 +196,15 @@ def main() -> None:
     else:
         shapes = drawn(options.count, options.seed)
     found: list[Row] = []
-    facts = environment()
-    for row in rows(plans[options.only], Gpu(), shapes, options.beside):
-        found.append(row)
-        print(_told(row), flush=True)
-        if options.report:
+    facts, text = environment(), ""
+    with suppress(KeyboardInterrupt):  # what was measured is told
+        for row in rows(plans[options.only], Gpu(), shapes, options.beside):
+            found.append(row)
+            print(_told(row), flush=True)
             text = report(options, found, facts)
-            options.report.write_text(text, encoding="utf-8")
+            if options.report:
+                options.report.write_text(text, encoding="utf-8")
+    print(text, end="")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,7 @@ from gemmgen.cost.resources import fits, shared_memory, spills, why_not_compiled
 from gemmgen.epilogue.checked import Epilogue
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of, why_not
-from gemmgen.schedules.parts.consumers import (
-    multiplies_alike,
-    multiplies_in_one,
-)
+from gemmgen.schedules.parts.consumers import multiplies_alike, multiplies_in_one
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 from gemmgen.select.fallback_tiles import fallback_tiles
@@ -172,7 +169,8 @@ def with_costs_of(
             and not _otherwise_in_pieces(one, timed.stands_in_one, product)
         )
 
-    shallower = (replace(timed, stages=count) for count in range(timed.stages, 1, -1))
+    counts = range(timed.stages - 1, 1, -1)
+    shallower = (replace(timed, stages=count) for count in counts)
     for tile in (*_narrower(timed), *shallower):
         if fits(tile, product, target):
             return tile if all(map(serves, tile.members)) else None
