@@ -144,7 +144,8 @@ def of_device(name: str, scope: dict[str, Any]) -> Any:
 
 
 SCOPE = {"tl": FakeTriton, "fast_divide": fast_divide, "fast_exp2": fast_exp2}
-SCOPE["normal_cdf"] = of_device("normal_cdf", dict(SCOPE))
+for called in ("normal_cdf", "times_ndtr"):
+    SCOPE[called] = of_device(called, dict(SCOPE))
 
 
 def as_kernel(row: Op, *arguments):
