@@ -17,6 +17,7 @@ from gemmgen.select.model_table import describes_operands
 from gemmgen.select.schedule_tiles import holds, schedule_tiles
 from gemmgen.select.table import Row, Table, pinned, row
 from gemmgen.select.tuned.costs import MOST, MOST_OF_CLUSTERS, Costs
+from gemmgen.select.tuned.epilogues import fetching
 from gemmgen.select.tuned.tuning_file import Measured
 from gemmgen.spec.parse import KernelSpec
 from gemmgen.spec.schema import AUTO
@@ -25,6 +26,9 @@ from gemmgen.tables.layouts import LAYOUTS
 _NARROWEST = 5 / 6
 """Of its largest side what a tile that stands for others has at least, to be as deep as
 it was timed: a stage less, and blocks of all of them would be taken to wait."""
+_FETCHED = 1.0
+"""Microseconds that sides which a tile stands for may wait for their first epilogue's
+instructions: costs are those of all of them."""
 
 
 def choose(
@@ -155,7 +159,8 @@ def with_costs_of(
 ) -> Tile | None:
     """A tile that was timed, with as many stages as fit here; None if it serves badly.
 
-    One that stands for others rather does without the largest of them than a stage. A
+    One that stands for others rather does without the largest of them than a stage, and
+    without such as wait for their epilogue. Where K in parts serves badly K is whole. A
     persistent loop that waits for operands [m, n] overlaps less than what was timed.
     """
 
@@ -169,12 +174,25 @@ def with_costs_of(
             and not _otherwise_in_pieces(one, timed.stands_in_one, product)
         )
 
+    quick = _quick(timed, product)
     counts = range(timed.stages - 1, 1, -1)
-    shallower = (replace(timed, stages=count) for count in counts)
-    for tile in (*_narrower(timed), *shallower):
+    shallower = (replace(quick, stages=count) for count in counts)
+    for tile in (*_narrower(quick), *shallower):
         if fits(tile, product, target):
-            return tile if all(map(serves, tile.members)) else None
+            ways = tile, replace(tile, split_k=1)
+            return next((way for way in ways if all(map(serves, way.members))), None)
     return None
+
+
+def _quick(tile: Tile, product: Product) -> Tile:
+    """A tile, without such sides as wait long for their first epilogue's instructions.
+
+    If all do it stays as it is.
+    """
+    able = [one for one in tile.members if fetching(one, product) <= _FETCHED]
+    if not tile.from_side or not able:
+        return tile
+    return replace(tile, m=able[-1].m, n=able[-1].n)
 
 
 def _narrower(tile: Tile) -> Iterator[Tile]:

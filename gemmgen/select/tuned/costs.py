@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import astuple, dataclass, field
-from statistics import mean
 from typing import NamedTuple
 
 from gemmgen.base.errors import Mistakes, one_of
@@ -13,6 +12,12 @@ from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.consumers import rows_along_k
 from gemmgen.schedules.parts.tile import Product, Rates, Tile
 from gemmgen.select.tuned.decision_list import Rule
+from gemmgen.select.tuned.epilogues import (
+    fetching,
+    hides_epilogues,
+    instructions,
+    waiting,
+)
 from gemmgen.select.tuned.rules_text import read_rules, rules_text
 from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.select.tuned.tuning_values import check_keys, entries, positive, tile_of
@@ -24,13 +29,6 @@ MOST = 16
 """Tiles that calls of a kernel choose from by their costs: the first it can have..."""
 MOST_OF_CLUSTERS = 1
 """... and so many of clusters, which not every Triton launches."""
-_ARRIVAL = 1.2
-"""Microseconds after which a block of K is there that a loop over tiles has asked for,
-while all SMs load: with one stage less than it was timed with, a tile of 128x192x64,
-192x128x64, 256x128x64 took 1.15, 1.25, 0.96 us for the blocks of all stages but one
-(8192 x 14336 x 4096, H200)."""
-_EPILOGUE_WARPS = 8
-"""Warps of an SM that compute as much as more would: it has four schedulers."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,8 @@ class Cost:
     """Microseconds of a block of K, of a tile, and of a launch.
 
     `operation` is what an instruction of the epilogue for each element of a warp adds
-    to a tile.
+    to a tile. Where consumers take turns with tiles it adds to the launch: one computes
+    an epilogue while another multiplies, but for the last.
     """
 
     block: float
@@ -46,9 +45,13 @@ class Cost:
     launch: float
     operation: float
 
-    def tile(self, tile: Tile, product: Product) -> float:
-        """Microseconds of a tile, with the product's epilogue."""
-        return self.once + self.operation * instructions(tile, product)
+    def beside_blocks(self, tile: Tile, product: Product) -> tuple[float, float]:
+        """Microseconds of a tile and of a launch, with the product's epilogue."""
+        epilogue = self.operation * instructions(tile, product)
+        launch = self.launch + fetching(tile, product)
+        if hides_epilogues(tile):
+            return self.once, launch + epilogue
+        return self.once + epilogue, launch
 
 
 class Timed(NamedTuple):
@@ -102,14 +105,12 @@ class Costs:
         as_ = as_ or tile
         cost = self.tiles[as_]
         block = cost.block * as_.share(tile)
-        if tile.stages < as_.stages and schedule_of(tile).persistent:
-            # As it was timed its ring hid that, or its block has waited.
-            arrival = min(_ARRIVAL, block * (as_.stages - 1))
-            block = max(block, arrival / (tile.stages - 1))
-        once = cost.tile(tile, product)
+        if schedule_of(tile).persistent:
+            block *= waiting(tile, as_, cost.block, product, target)
+        once, launch = cost.beside_blocks(tile, product)
         programs = programs_at_a_time(tile, product, target)
         rates = rates_of(product, self.rates)
-        return Timed(block, once, cost.launch, programs, rates)
+        return Timed(block, once, launch, programs, rates)
 
     def fastest(
         self, tile: Tile, product: Product, target: Target, sizes: Sizes
@@ -145,15 +146,6 @@ def kind_of(product: Product) -> str:
     """The kind of a product, whose tiles cost the same: `bf16` for fp16 too."""
     made = MMAS.get(product.kind)
     return made.timed_as or made.name if made else product.kind
-
-
-def instructions(tile: Tile, product: Product) -> float:
-    """Instructions of an epilogue for each warp that has a part of the tile.
-
-    Of one that stands for others those of the mean.
-    """
-    elements = mean(one.m * one.n for one in tile.members)
-    return product.operations * elements / min(tile.warps, _EPILOGUE_WARPS)
 
 
 def rates_of(product: Product, rates: Rates) -> Rates:

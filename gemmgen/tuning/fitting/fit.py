@@ -12,7 +12,6 @@ import torch
 from gemmgen.cost.resources import programs_at_a_time
 from gemmgen.cost.time import row_starts
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import (
     GROUP_M,
     Product,
@@ -21,7 +20,8 @@ from gemmgen.schedules.parts.tile import (
     Work,
     duration,
 )
-from gemmgen.select.tuned.costs import Cost, Costs, instructions, rates_of
+from gemmgen.select.tuned.costs import Cost, Costs, rates_of
+from gemmgen.select.tuned.epilogues import fetching, hides_epilogues, instructions
 from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.fitting.standing import known_of
 
@@ -85,13 +85,13 @@ def _alone(tile: Tile) -> Tile:
     return replace(tile, split_k=1, group_m=GROUP_M)
 
 
-def _launch(tile: Tile) -> tuple[str, int]:
+def _launch(tile: Tile) -> tuple[str, bool]:
     """What tiles are alike in whose launches cost the same.
 
     Where consumers take turns with tiles, one writes while another multiplies, but for
     the last tile: what that adds is the launch's.
     """
-    return tile.schedule, schedule_of(tile).last_epilogues(tile)
+    return tile.schedule, hides_epilogues(tile)
 
 
 class _Fit:
@@ -122,6 +122,7 @@ class _Fit:
                     *launched.work(*sizes, target.sms, rates),
                     own.share(tile),
                     instructions(own, sample.product),
+                    fetching(own, sample.product),
                     self.tiles.index(_alone(own)),
                     self.launches.index(_launch(tile)),
                     1e6 * min(time, _SLOW * sample.best),
@@ -131,9 +132,11 @@ class _Fit:
         columns = torch.tensor(rows, dtype=torch.float64).T
         count = len(Work._fields)
         self.work = Work(*columns[:count])
-        self.share, self.instructions, place, launch, *rest = columns[count:]
-        self.times, self.weights, slow = rest
+        self.share, self.instructions, self.fetching, *rest = columns[count:]
+        place, launch, self.times, self.weights, slow = rest
         self.place, self.launch = place.long(), launch.long()
+        hides = torch.tensor([hides for _, hides in self.launches])
+        self.hides = hides[self.launch]
         self.slow = slow.bool()
         self.before, self.pull = self._begin(known)
         self.constants = self.before.clone().requires_grad_()
@@ -161,9 +164,11 @@ class _Fit:
     def loss(self) -> Any:
         """How far predictions are off, in all; those of slow tiles if they are low."""
         rates, block, once, launch, operation = self.split()
-        once = once[self.place] + operation[self.launch] * self.instructions
+        epilogue = operation[self.launch] * self.instructions
+        once = once[self.place] + epilogue * ~self.hides
+        launch = launch[self.launch] + epilogue * self.hides + self.fetching
         block = block[self.place] * self.share
-        found = duration(self.work, block, once, launch[self.launch], rates)
+        found = duration(self.work, block, once, launch, rates)
         off = (found / self.times).log()
         off = torch.where(self.slow, off.clamp(max=0), off)
         error = torch.nn.functional.huber_loss(
