@@ -14,14 +14,15 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from gemmgen.select.plan import Plan
+from gemmgen.tables.operations import OPERATIONS
 from gemmgen.verification.cases.cases import Case
 from gemmgen.verification.contract.layers import Held
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong, several
 
 _DEVICES = 2
-_EVEN = Case((4,), 6, 8)
-"""Sizes of which each device has as much."""
+_EVEN, _LEADING = Case((4,), 6, 8), Case((2, 4), 6, 8)
+"""Sizes of which each device has as much, of a matrix and of several leading axes."""
 _ROUNDINGS = 4
 """That a part may differ from the whole by: tiles lie elsewhere in it."""
 
@@ -29,11 +30,13 @@ _ROUNDINGS = 4
 def check_parallel_layer(plan: Plan, module: ModuleType, device: torch.device) -> int:
     """Raise `Wrong` for what is not as it must be; how many things were tried."""
     with _devices(device) as mesh, torch.no_grad():
-        one = _Cut(plan, module, device, mesh)
         checks = _refuses, _parameters, _columns, _placed, _gathered, _rows
-        for check in checks:
-            check(one)
-    return len(checks)
+        cases = (_EVEN, _LEADING) if OPERATIONS[plan.op].leading else (_EVEN,)
+        for case in cases:
+            one = _Cut(plan, module, device, mesh, case)
+            for check in checks:
+                check(one)
+    return len(checks) * len(cases)
 
 
 @contextmanager
@@ -53,11 +56,16 @@ class _Cut(Held):
     """A kernel's class, its call, and the styles that cut its modules."""
 
     def __init__(
-        self, plan: Plan, module: ModuleType, device: torch.device, mesh: Any
+        self,
+        plan: Plan,
+        module: ModuleType,
+        device: torch.device,
+        mesh: Any,
+        case: Case,
     ) -> None:
         from torch.distributed import tensor
 
-        super().__init__(plan, module, device, _EVEN)
+        super().__init__(plan, module, device, case)
         self.mesh, self.placements = mesh, tensor
         self.styles: Any = subject.runtime(module, "layers.parallel")
         self.wanted = several(self.filled(self.made())(*self.given))
@@ -115,7 +123,7 @@ def _columns(one: _Cut) -> None:
     made, names = one.by_columns(), one.names
     x, *rest = one.given
     spread = one.placements.DTensor.from_local(
-        x, one.mesh, [one.placements.Replicate()], run_check=False
+        x, one.mesh, [one.placements.Replicate()]
     )
     for returned in (
         made(*one.given),
@@ -126,11 +134,12 @@ def _columns(one: _Cut) -> None:
         _alike(several(returned), [one.columns(want) for want in one.wanted])
         if isinstance(returned, Tensor) != (len(one.wanted) == 1):
             raise Wrong(f"a module that is cut returns {type(returned)}")
-    try:
-        made(*one.given, x)
-    except TypeError:
-        return
-    raise Wrong("a module that is cut takes one argument too many")
+    for given in ((*one.given, x), ()):
+        try:
+            made(*given)
+        except TypeError:
+            continue
+        raise Wrong(f"a module that is cut takes {len(given)} arguments")
 
 
 def _alike(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:
