@@ -21,6 +21,8 @@ from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong, several
 
 _DEVICES = 2
+_OWN = 1
+"""The device that this process is: not the first, whose values others may have."""
 _EVEN, _LEADING = Case((4,), 6, 8), Case((2, 4), 6, 8)
 """Sizes of which each device has as much, of a matrix and of several leading axes."""
 _ROUNDINGS = 4
@@ -41,11 +43,11 @@ def check_parallel_layer(plan: Plan, module: ModuleType, device: torch.device) -
 
 @contextmanager
 def _devices(device: torch.device) -> Iterator[Any]:
-    """A mesh of devices of which this process is the first."""
+    """A mesh of devices of which this process is one."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    dist.init_process_group("fake", FakeStore(), rank=0, world_size=_DEVICES)
+    dist.init_process_group("fake", FakeStore(), rank=_OWN, world_size=_DEVICES)
     try:
         yield init_device_mesh(device.type, (_DEVICES,))
     finally:
@@ -83,7 +85,7 @@ class _Cut(Held):
 
     def columns(self, tensor: Tensor) -> Tensor:
         """This device's part along the last axis."""
-        return tensor.tensor_split(_DEVICES, -1)[0]
+        return tensor.tensor_split(_DEVICES, -1)[_OWN]
 
 
 def _refuses(one: _Cut) -> None:
@@ -111,7 +113,7 @@ def _parameters(one: _Cut) -> None:
             made = one.cut(style(), one.filled(one.made()).requires_grad_(learns))
             for name, parameter in made.named_parameters():
                 axis, full = cuts[name], getattr(whole, name).detach()
-                part = full if axis is None else full.tensor_split(_DEVICES, axis)[0]
+                part = full if axis is None else full.tensor_split(_DEVICES, axis)[_OWN]
                 if not torch.equal(parameter.detach().to_local(), part):
                     raise Wrong(f"{name} of {style.__name__} is another part")
                 if parameter.requires_grad != learns:

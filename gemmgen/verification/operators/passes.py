@@ -25,7 +25,7 @@ def check_pass(one: Entered) -> None:
     if passed is None:
         return
     inputs = _inputs(passed, one.device)
-    for check in (_declared, _cut, _traced, _without_memory):
+    for check in (_declared, _made_again, _cut, _traced, _without_memory):
         check(passed, inputs)
 
 
@@ -58,6 +58,22 @@ def _declared(passed: Any, inputs: Sequence[Any]) -> None:
     missing = [str(one.type).startswith("Optional") for one in arguments]
     if missing != [at < passed.optional for at in range(1 + len(inputs))]:
         raise Wrong(f"of a pass may be missing: {missing}")
+
+
+def _made_again(passed: Any, inputs: Sequence[Any]) -> None:
+    """That of a module which is imported again has the operator that is there."""
+    axes = {**passed.inputs, **passed.results}
+    types = passed.dtypes.items()
+    dtypes = {name: str(one).removeprefix("torch.") for name, one in types}
+    anew = Wrong("a pass that is made again is defined again")
+    module = sys.modules[type(passed).__module__]
+    with patch.object(module, "define", side_effect=anew):
+        again = type(passed)(
+            passed.triton_kernel, axes, dtypes, optional=passed.optional
+        )
+    passed.slot.keep(passed)
+    if again.overload is not passed.overload:
+        raise Wrong("a pass that is made again has another operator")
 
 
 def _cut(passed: Any, inputs: Sequence[Any]) -> None:
