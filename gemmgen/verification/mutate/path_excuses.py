@@ -44,6 +44,7 @@ PATH: dict[str, tuple[Same, ...]] = {
     "_runtime/replay.py": (
         Same("always taken", "if template.launch.splits", SLOWER),
         Same("never taken", "if counts[1] == 1", SLOWER),
+        Same("always taken", "if launch.tma_args:", SLOWER),
         Same("always taken", "if found.notes", "every Triton that is served has it"),
     ),
     "_runtime/families.py": (
@@ -68,6 +69,7 @@ PATH: dict[str, tuple[Same, ...]] = {
             "inputs that share memory otherwise are looked at once more",
             "if isinstance(one, torch.Tensor)]",
         ),
+        Same("bound moved by one", "-LARGEST <= number <= LARGEST", SLOWER),
         Same("part of a key dropped", "torch.zeros(4, 4", _TRIAL),
         Same("argument by name dropped", "torch.zeros(4, 4", _TRIAL),
         Same("argument by name dropped", "torch.nn.Parameter(plain", _TRIAL),

@@ -123,6 +123,10 @@ def _told(one: Entered) -> None:
         if mode.seen != [one.overload]:
             raise Wrong(f"a mode was told of {mode.seen}")
         one.same("under a mode", returned)
+    with Told() as told:  # whole numbers are numbers too
+        one.launcher(*(2 if isinstance(x, float) else x for x in one.inputs))
+    if told.seen != [one.overload]:
+        raise Wrong(f"of a call with integers a mode was told {told.seen}")
     out = [torch.zeros_like(want) for want in one.wanted]
     with Told() as told:
         returned = one.launcher(*one.inputs, out=out if len(out) > 1 else out[0])
