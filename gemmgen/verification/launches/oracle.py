@@ -60,6 +60,8 @@ def _check_tensor(
     pointer, maps = values.get(f"{name}_ptr"), descriptions(name, values)
     if pointer is None and not maps:
         raise Wrong(f"{name} is not passed")
+    if maps and values[f"{name}_desc"] is None:
+        raise Wrong(f"{name} has a descriptor of its last box alone")
     for address in [pointer] if not maps else [one.map.address for one in maps]:
         if address != tensor.data_ptr():
             raise Wrong(f"{name} is at {tensor.data_ptr()}, passed is {address}")
