@@ -19,6 +19,7 @@ from gemmgen.verification.launches.calls import Facts
 from gemmgen.verification.launches.gradients.learning import KEPT, call_that_learns
 from gemmgen.verification.operators.told import Told, ToldOfFunctions
 from gemmgen.verification.operators.traced import check_records
+from gemmgen.verification.oracle.reference import torch_dtype
 
 _SIDE = 48
 """What the package's launcher remembers is its process's: sizes that no other has."""
@@ -43,6 +44,7 @@ def seen(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     last = replace(bench.usual, n=2 * _SIDE)
     yield str(_of_a_subclass.__doc__), partial(_of_a_subclass, bench, last)
     yield str(_of_a_tangent.__doc__), partial(_of_a_tangent, bench, last)
+    yield str(_casts.__doc__), partial(_casts, bench, last)
     yield str(_recorded.__doc__), partial(_recorded, bench, replace(last, k=2 * _SIDE))
     yield str(_traced.__doc__), partial(_traced, bench, replace(last, k=_SIDE))
 
@@ -187,6 +189,21 @@ def _of_a_tangent(bench: Bench, facts: Facts) -> None:
             wanted = f"ValueError('{bench.plan.name}: {name} must have no tangent"
             if made.told.startswith(wanted) != dual:
                 raise Wrong(f"{name} with a tangent: {dual}, {made.told}")
+
+
+def _casts(bench: Bench, facts: Facts) -> None:
+    """Under autocast of GPUs to A's type, a call takes tensors of another."""
+    dtype = torch_dtype(bench.plan.dtype)
+    if dtype not in (torch.float16, torch.bfloat16):
+        return
+    call = bench.call(facts)
+    for name in input_tensors(bench.plan):
+        call.inputs[name] = call.inputs[name].float()
+    launcher = subject.launcher(bench.plan, bench.module)
+    with _autocast(dtype):
+        made = bench.perform(launcher, facts, call)
+    if made.refused:
+        raise Wrong(f"what autocast should cast is refused: {made.told}")
 
 
 def _recorded(bench: Bench, facts: Facts) -> None:
