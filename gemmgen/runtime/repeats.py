@@ -18,7 +18,7 @@ from .packed import Compiled, tma_templates
 from .replay import replay_of
 from .support import contiguous_strides
 
-KEY_HEAD = 2  # parts of a `call_key` before those of arguments
+KEY_HEAD = 1  # parts of a `call_key` before those of arguments
 KEY_PER_TENSOR = 7  # parts of a tensor, shape and strides first; a number has one
 
 PLAIN = (torch.Tensor, torch.nn.Parameter)  # types without a dispatch of their own
@@ -38,7 +38,7 @@ def call_key(inputs: Sequence[Any], out: Any = None) -> tuple[tuple, list[int | 
     these. One pass does both, for speed.
     """
     grad_enabled = torch.is_grad_enabled()
-    key: list[Any] = [grad_enabled, type(out)]
+    key: list[Any] = [type(out)]
     addresses: list[int | float] = []
     for one in inputs if out is None else (*inputs, *several(out)):
         if type(one) in PLAIN:

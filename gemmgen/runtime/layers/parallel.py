@@ -92,7 +92,7 @@ class KernelParallel(ParallelStyle):  # type: ignore[misc]
             if not isinstance(one, DTensor):
                 usual = wanted if name == names[0] else Replicate()
                 layout = [layouts.get(name) or usual]
-                one = DTensor.from_local(one, mesh, layout, run_check=False)
+                one = DTensor.from_local(one, mesh, layout)
             values[name] = one.redistribute(placements=[wanted], async_op=True)
         return given[len(names) :], values
 

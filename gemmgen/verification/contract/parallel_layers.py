@@ -14,14 +14,17 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from gemmgen.select.plan import Plan
+from gemmgen.tables.operations import OPERATIONS
 from gemmgen.verification.cases.cases import Case
 from gemmgen.verification.contract.layers import Held
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong, several
 
 _DEVICES = 2
-_EVEN = Case((4,), 6, 8)
-"""Sizes of which each device has as much."""
+_OWN = 1
+"""The device that this process is: not the first, whose values others may have."""
+_EVEN, _LEADING = Case((4,), 6, 8), Case((2, 4), 6, 8)
+"""Sizes of which each device has as much, of a matrix and of several leading axes."""
 _ROUNDINGS = 4
 """That a part may differ from the whole by: tiles lie elsewhere in it."""
 
@@ -29,20 +32,22 @@ _ROUNDINGS = 4
 def check_parallel_layer(plan: Plan, module: ModuleType, device: torch.device) -> int:
     """Raise `Wrong` for what is not as it must be; how many things were tried."""
     with _devices(device) as mesh, torch.no_grad():
-        one = _Cut(plan, module, device, mesh)
         checks = _refuses, _parameters, _columns, _placed, _gathered, _rows
-        for check in checks:
-            check(one)
-    return len(checks)
+        cases = (_EVEN, _LEADING) if OPERATIONS[plan.op].leading else (_EVEN,)
+        for case in cases:
+            one = _Cut(plan, module, device, mesh, case)
+            for check in checks:
+                check(one)
+    return len(checks) * len(cases)
 
 
 @contextmanager
 def _devices(device: torch.device) -> Iterator[Any]:
-    """A mesh of devices of which this process is the first."""
+    """A mesh of devices of which this process is one."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
-    dist.init_process_group("fake", FakeStore(), rank=0, world_size=_DEVICES)
+    dist.init_process_group("fake", FakeStore(), rank=_OWN, world_size=_DEVICES)
     try:
         yield init_device_mesh(device.type, (_DEVICES,))
     finally:
@@ -53,11 +58,16 @@ class _Cut(Held):
     """A kernel's class, its call, and the styles that cut its modules."""
 
     def __init__(
-        self, plan: Plan, module: ModuleType, device: torch.device, mesh: Any
+        self,
+        plan: Plan,
+        module: ModuleType,
+        device: torch.device,
+        mesh: Any,
+        case: Case,
     ) -> None:
         from torch.distributed import tensor
 
-        super().__init__(plan, module, device, _EVEN)
+        super().__init__(plan, module, device, case)
         self.mesh, self.placements = mesh, tensor
         self.styles: Any = subject.runtime(module, "layers.parallel")
         self.wanted = several(self.filled(self.made())(*self.given))
@@ -75,7 +85,7 @@ class _Cut(Held):
 
     def columns(self, tensor: Tensor) -> Tensor:
         """This device's part along the last axis."""
-        return tensor.tensor_split(_DEVICES, -1)[0]
+        return tensor.tensor_split(_DEVICES, -1)[_OWN]
 
 
 def _refuses(one: _Cut) -> None:
@@ -103,7 +113,7 @@ def _parameters(one: _Cut) -> None:
             made = one.cut(style(), one.filled(one.made()).requires_grad_(learns))
             for name, parameter in made.named_parameters():
                 axis, full = cuts[name], getattr(whole, name).detach()
-                part = full if axis is None else full.tensor_split(_DEVICES, axis)[0]
+                part = full if axis is None else full.tensor_split(_DEVICES, axis)[_OWN]
                 if not torch.equal(parameter.detach().to_local(), part):
                     raise Wrong(f"{name} of {style.__name__} is another part")
                 if parameter.requires_grad != learns:
@@ -115,7 +125,7 @@ def _columns(one: _Cut) -> None:
     made, names = one.by_columns(), one.names
     x, *rest = one.given
     spread = one.placements.DTensor.from_local(
-        x, one.mesh, [one.placements.Replicate()], run_check=False
+        x, one.mesh, [one.placements.Replicate()]
     )
     for returned in (
         made(*one.given),
@@ -126,11 +136,12 @@ def _columns(one: _Cut) -> None:
         _alike(several(returned), [one.columns(want) for want in one.wanted])
         if isinstance(returned, Tensor) != (len(one.wanted) == 1):
             raise Wrong(f"a module that is cut returns {type(returned)}")
-    try:
-        made(*one.given, x)
-    except TypeError:
-        return
-    raise Wrong("a module that is cut takes one argument too many")
+    for given in ((*one.given, x), ()):
+        try:
+            made(*given)
+        except TypeError:
+            continue
+        raise Wrong(f"a module that is cut takes {len(given)} arguments")
 
 
 def _alike(found: Sequence[Tensor], wanted: Sequence[Tensor]) -> None:

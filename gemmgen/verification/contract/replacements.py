@@ -77,7 +77,7 @@ def check_replacements(plan: Plan, module: ModuleType, device: torch.device) -> 
     if one.held.activation is None:
         _refused(one)
         return 1
-    checks = _followed, _mismatched, _its_own, _places, _shared
+    checks = _no_class, _followed, _mismatched, _its_own, _places, _shared
     for check in checks:
         check(one)
     return len(checks)
@@ -92,6 +92,19 @@ def _refused(one: Exchange) -> None:
             raise Wrong(f"not refused by its name: {error}") from error
     else:
         raise Wrong(f"{one.name} stands for an nn.Linear, and does more")
+
+
+def _no_class(one: Exchange) -> None:
+    """What is no class of a kernel stands for nothing: another's, or a module."""
+    model = nn.Sequential(one.linear(), one.made())
+    for other in (nn.Linear, one.held.made()):
+        try:
+            one.told(model, other)
+        except ValueError as error:
+            if "is no class of a kernel" in str(error):
+                continue
+            raise Wrong(f"{other} stands for an nn.Linear: {error}") from error
+        raise Wrong(f"{other} stands for an nn.Linear")
 
 
 def _followed(one: Exchange) -> None:

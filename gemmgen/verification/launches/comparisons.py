@@ -70,7 +70,9 @@ def _alike(bench: Bench) -> Iterator[Sequence[Facts]]:
         yield [replace(seen, rows=(n,)) for n in ((64, 80, 72) if alike else (64,))]
         yield [replace(seen, rows=(1,))]
         yield [replace(seen, n=n) for n in (64, 128, 80)]
-        yield [replace(seen, gradient=(a.name, False))]
+        learns = replace(seen, gradient=(a.name, False))
+        yield [learns]
+        yield [seen, learns]
     if alike and OPERATIONS[bench.plan.op].leading:
         yield [replace(usual, rows=sizes) for sizes in ((8, 8), (3, 5), (5, 16))]
 

@@ -21,7 +21,9 @@ from gemmgen.verification.launches.real import RealBench
 from gemmgen.verification.stand_in.turns import in_turns
 
 _SIZES = (64, 1, 16, 128, 7, 60, 72, 1000, 4096, 0)
-_NUMBERS = (1.0, 0.0, -0.0, -3.0, 0.3, 2, float("inf"), float("nan"), True, "1.0")
+_NUMBERS = (
+    *(1.0, 0.0, -0.0, -3.0, 0.3, 2, 1e39, float("inf"), float("nan"), True, "1.0"),
+)
 _ROWS = ((64,), (1,), (16,), (128,), (5,), (300,), (4096,), (0,))
 _LEADING = ((), (2, 3), (4, 1, 16), (2, 0))
 _STREAMS = (0, 11, 12)

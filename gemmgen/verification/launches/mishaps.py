@@ -84,7 +84,7 @@ def _amiss(bench: Bench, described: bool, fails: bool, launched: Launched) -> No
 
 
 def _complains(bench: Bench) -> None:
-    """What is wrong with the arguments of a call is said, remembered or not."""
+    """What is wrong with arguments is said, remembered or not, and by a warm-up."""
     bench.renew()
     facts = bench.usual
     call = bench.call(facts)
@@ -102,7 +102,8 @@ def _complains(bench: Bench) -> None:
         (values, {last: values[-1]}),
         ([], {last: values[-1]}),
     ):
-        _says_the_same(bench, positional, named)
+        for each in (bench.launcher, bench.launcher.warmup):  # type: ignore[attr-defined]
+            _says_the_same(bench, each, positional, named)
 
 
 def _tells_results(bench: Bench) -> None:
@@ -114,16 +115,17 @@ def _tells_results(bench: Bench) -> None:
             bench.perform(bench.launcher, facts, call)
     values, (first, *others) = list(call.inputs.values()), call.outputs or []
     given = {"out": others[0] if len(others) == 1 else tuple(others)} if others else {}
-    _says_the_same(bench, values[:-1], {"out": values[-1]})
-    _says_the_same(bench, [*values, first], given)
+    launcher = bench.launcher
+    _says_the_same(bench, launcher, values[:-1], {"out": values[-1]})
+    _says_the_same(bench, launcher, [*values, first], given)
     if not others:
         for out in ((first,), [first]):
-            _says_the_same(bench, values, {"out": out})
+            _says_the_same(bench, launcher, values, {"out": out})
 
 
-def _says_the_same(bench: Bench, positional: Any, named: Any) -> None:
+def _says_the_same(bench: Bench, call: Any, positional: Any, named: Any) -> None:
     """What is wrong is an error, in the words of the launcher that knows no call."""
-    said = [_said(each, positional, named) for each in (bench.launcher, bench.plain)]
+    said = [_said(each, positional, named) for each in (call, bench.plain)]
     if said[0] != said[1] or said[0] == "nothing":
         raise Wrong(f"{said[0]}, afresh {said[1]}, of {list(named)} by name")
 

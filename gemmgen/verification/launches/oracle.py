@@ -60,6 +60,8 @@ def _check_tensor(
     pointer, maps = values.get(f"{name}_ptr"), descriptions(name, values)
     if pointer is None and not maps:
         raise Wrong(f"{name} is not passed")
+    if maps and values[f"{name}_desc"] is None:
+        raise Wrong(f"{name} has a descriptor of its last box alone")
     for address in [pointer] if not maps else [one.map.address for one in maps]:
         if address != tensor.data_ptr():
             raise Wrong(f"{name} is at {tensor.data_ptr()}, passed is {address}")
@@ -108,6 +110,7 @@ def check_matrices(
     for name, value in wanted.items():
         if name in values and values[name] != value:
             raise Wrong(f"{name} is {value}, passed is {values[name]}")
+    _check_alignment(plan, tensors, values)
     for matrix in matrices:
         tensor = tensors[matrix.name]
         for described in descriptions(matrix.name, values):
@@ -117,6 +120,20 @@ def check_matrices(
             if described.map.strides != tensor.stride():
                 strides_ = tensor.stride()
                 raise Wrong(f"{matrix.name} has strides {strides_}: {described}")
+
+
+def _check_alignment(
+    plan: Plan, tensors: Mapping[str, torch.Tensor], values: Mapping[str, Any]
+) -> None:
+    """What the compiler is told of rows of A and B, if more than an element is read."""
+    if (told := values.get("ALIGN")) is None:
+        return
+    for one in plan.contraction.inputs:
+        tensor = tensors[one.name]
+        if values.get(f"BLOCK_{one.contiguous_axis.upper()}") == 1:
+            continue
+        if tensor.shape[1] % told or tensor.stride(0) % told:
+            raise Wrong(f"rows of {one.name} are no multiples of {told}")
 
 
 def _check_index(

@@ -215,6 +215,18 @@ _SAME: dict[str, tuple[Same, ...]] = {
     "_runtime/gradients/elementwise.py": (
         Same("condition dropped", "M and N", _NO_PROGRAM),
         Same("always taken", "if M and N:", _NO_PROGRAM),
+        Same(
+            "condition dropped",
+            "replay and device == current_device()",
+            "what was never launched has no device either",
+            "if device == current_device()",
+        ),
+        Same("always taken", "if missing else given", SLOWER),
+        Same(
+            "first of several left out",
+            "*key",
+            "it is the type of results that are given, of which a pass has none",
+        ),
     ),
     "_runtime/operators/launcher.py": (
         Same("argument by name dropped", "covariant=True", TYPES),

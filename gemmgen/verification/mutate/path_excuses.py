@@ -1,4 +1,4 @@
-"""Of what launches and remembers calls: mutants that nothing can tell, with reasons."""
+"""Of what launches and remembers calls, and layers: mutants that nothing can tell."""
 
 from gemmgen.verification.mutate.same import ANEW, SLOWER, TYPES, Same
 
@@ -11,6 +11,8 @@ _NOTHING_KEPT = (
 )
 _TRIAL = "the trial tells as much, or fails, and signatures are compared in Python"
 _UNWATCHED = "when an operator launches nobody watches, and it has no gradient"
+_WAITED = "what is sent is waited for at once, not where it is read"
+_NO_START = "torch's styles have nothing to begin with"
 _NOT_YET = "Triton 3.6 launches and rounds in the one way that is left"
 
 PATH: dict[str, tuple[Same, ...]] = {
@@ -42,6 +44,7 @@ PATH: dict[str, tuple[Same, ...]] = {
     "_runtime/replay.py": (
         Same("always taken", "if template.launch.splits", SLOWER),
         Same("never taken", "if counts[1] == 1", SLOWER),
+        Same("always taken", "if launch.tma_args:", SLOWER),
         Same("always taken", "if found.notes", "every Triton that is served has it"),
     ),
     "_runtime/families.py": (
@@ -66,6 +69,7 @@ PATH: dict[str, tuple[Same, ...]] = {
             "inputs that share memory otherwise are looked at once more",
             "if isinstance(one, torch.Tensor)]",
         ),
+        Same("bound moved by one", "-LARGEST <= number <= LARGEST", SLOWER),
         Same("part of a key dropped", "torch.zeros(4, 4", _TRIAL),
         Same("argument by name dropped", "torch.zeros(4, 4", _TRIAL),
         Same("argument by name dropped", "torch.nn.Parameter(plain", _TRIAL),
@@ -93,6 +97,12 @@ PATH: dict[str, tuple[Same, ...]] = {
         Same(
             "condition dropped", "self.gradient.asked(inputs)", SLOWER, "if not inter"
         ),
+        Same(
+            "condition dropped",
+            "out is None and torch.is_grad_enabled()",
+            SLOWER,
+            "with_grad = out is None\n",
+        ),
         Same("never taken", "if self.gradient and", SLOWER),
         Same(
             "argument by name dropped",
@@ -111,6 +121,16 @@ PATH: dict[str, tuple[Same, ...]] = {
             "if named or len(inputs) != count:",
             "what is in order stays so",
         ),
+    ),
+    "_runtime/layers/parallel.py": (
+        *(
+            Same("argument by name dropped", "one.redistribute(", _WAITED, becomes)
+            for becomes in (
+                "one.redistribute(placements=[wanted])\n",
+                "one.redistribute(placements=[self.output_layouts]) for",
+            )
+        ),
+        Same("statement dropped", "super().__init__()", _NO_START),
     ),
 }
 """By module."""

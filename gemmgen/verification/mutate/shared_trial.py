@@ -185,6 +185,7 @@ kernels:
       out = alpha[] * gelu(acc + bias[n]) * scale[m] + residual[m, n]
       gated = out * gate[m, n]
     outputs: [out, gated]
+    operands: {scale: bf16}
     grad: true
     grad_accumulate: true
     module: true
@@ -196,7 +197,10 @@ kernels:
     grad: true
   - {name: bare, op: linear, dtype: bf16, tiles: {m: 32, n: 32, k: 32}, grad: true}
 """
-"""Kernels with a backward: all that such share, of two results; of one; of no pass."""
+"""Kernels with a backward: all that such share, of two results; of one; of no pass.
+
+A gradient that is summed is of another type than its sums.
+"""
 
 _CALLING = """
 gemmgen: 1

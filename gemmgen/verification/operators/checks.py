@@ -104,11 +104,14 @@ def _sharded(one: Entered) -> None:
         one.overload(*negated)
         if slot.sharded is not None:
             raise Wrong("DTensor is imported for a call without one")
-    for given in (negated, one.mapped(FakeTensorMode().from_tensor)):
+    fakes = one.mapped(FakeTensorMode().from_tensor)
+    plain, inference = nullcontext, torch.inference_mode
+    for given, around in ((negated, plain), (fakes, plain), (fakes, inference)):
         with patch.object(slot, "sharded", None), patch.dict(sys.modules, there):
             learnt.clear()
             for _ in range(2):
-                one.overload(*given)
+                with around():
+                    one.overload(*given)
             ways = [*sharding.ways(slot.operator.axes, one.inputs)]
             found = [(name, own(*one.inputs)) for name, own in learnt]
         if found != [(one.overload, ways)]:
@@ -123,6 +126,10 @@ def _told(one: Entered) -> None:
         if mode.seen != [one.overload]:
             raise Wrong(f"a mode was told of {mode.seen}")
         one.same("under a mode", returned)
+    with Told() as told:  # whole numbers are numbers too
+        one.launcher(*(2 if isinstance(x, float) else x for x in one.inputs))
+    if told.seen != [one.overload]:
+        raise Wrong(f"of a call with integers a mode was told {told.seen}")
     out = [torch.zeros_like(want) for want in one.wanted]
     with Told() as told:
         returned = one.launcher(*one.inputs, out=out if len(out) > 1 else out[0])

@@ -37,7 +37,7 @@ def _unlearned(what: str, returned: Any) -> None:
 
 def _derivatives(one: Entered) -> None:
     """None is computed but a kernel's own gradient, or left out in silence."""
-    calls: tuple[Any, ...] = (one.launcher, one.overload)
+    calls: tuple[Any, ...] = (one.launcher, one.by_name, one.overload)
     for call in calls:
         _unlearned("though no input does", call(*one.inputs))
     for place, name, tensor in one.tensors():

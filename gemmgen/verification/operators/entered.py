@@ -87,6 +87,10 @@ class Entered:
         left = iter(tensors)
         return self.launcher(*self.mapped(lambda _: next(left)))
 
+    def by_name(self, *inputs: Any) -> Any:
+        """What a call returns that names all its arguments."""
+        return self.launcher(**dict(zip(self.names, inputs, strict=True)))
+
     def check_by_torch(
         self, learning: bool, found: Callable[[Sequence[Any]], Sequence[Tensor]]
     ) -> None:

@@ -25,7 +25,7 @@ def check_pass(one: Entered) -> None:
     if passed is None:
         return
     inputs = _inputs(passed, one.device)
-    for check in (_cut, _traced, _without_memory):
+    for check in (_declared, _made_again, _cut, _traced, _without_memory):
         check(passed, inputs)
 
 
@@ -52,6 +52,30 @@ def _between_1_and_2(shape: Sequence[int], source: torch.Generator) -> Tensor:
     return 1 + torch.rand(shape, generator=source)
 
 
+def _declared(passed: Any, inputs: Sequence[Any]) -> None:
+    """Torch knows that gradients of results may be missing, and nothing else."""
+    arguments = passed.overload._schema.arguments
+    missing = [str(one.type).startswith("Optional") for one in arguments]
+    if missing != [at < passed.optional for at in range(1 + len(inputs))]:
+        raise Wrong(f"of a pass may be missing: {missing}")
+
+
+def _made_again(passed: Any, inputs: Sequence[Any]) -> None:
+    """That of a module which is imported again has the operator that is there."""
+    axes = {**passed.inputs, **passed.results}
+    types = passed.dtypes.items()
+    dtypes = {name: str(one).removeprefix("torch.") for name, one in types}
+    anew = Wrong("a pass that is made again is defined again")
+    module = sys.modules[type(passed).__module__]
+    with patch.object(module, "define", side_effect=anew):
+        again = type(passed)(
+            passed.triton_kernel, axes, dtypes, optional=passed.optional
+        )
+    passed.slot.keep(passed)
+    if again.overload is not passed.overload:
+        raise Wrong("a pass that is made again has another operator")
+
+
 def _cut(passed: Any, inputs: Sequence[Any]) -> None:
     """In each way in which DTensor may cut a pass, parts make it up."""
     every = 2 ** len(passed.results) - 1
@@ -64,16 +88,22 @@ def _cut(passed: Any, inputs: Sequence[Any]) -> None:
 
 
 def _traced(passed: Any, inputs: Sequence[Any]) -> None:
-    """What torch.compile traces is the operator."""
-    module = sys.modules[type(passed).__module__]
-    wanted = [True] * len(passed.results)
-    with (
-        patch.object(module, "tracing", lambda: True),
-        patch.object(passed, "overload", wraps=passed.overload) as operator,
-    ):
-        passed.run(inputs, wanted)
-    if not operator.called:
-        raise Wrong("what torch.compile traces of a pass is not the operator")
+    """What torch.compile traces is the operator, and comes to the same."""
+    module, count = sys.modules[type(passed).__module__], len(passed.results)
+    for bits in (*(1 << place for place in range(count)), 2**count - 1):
+        wanted = passed.wanted(bits)
+        with (
+            patch.object(module, "tracing", lambda: True),
+            patch.object(passed, "overload", wraps=passed.overload) as operator,
+        ):
+            returned = passed.run(inputs, wanted)
+        if not operator.called:
+            raise Wrong("what torch.compile traces of a pass is not the operator")
+        for got, want in zip(returned, passed.compute(inputs, wanted), strict=True):
+            if (got is None) != (want is None):
+                raise Wrong(f"of {wanted} a traced pass returns {returned}")
+            if got is not None and not torch.equal(got, want):
+                raise Wrong("a traced pass returns other values")
 
 
 def _without_memory(passed: Any, inputs: Sequence[Any]) -> None:

@@ -64,9 +64,14 @@ def _declared(one: Entered) -> None:
 def _registered_again(one: Entered) -> None:
     """A launcher that is registered again has the operator that is there."""
     operator, overload, cache = one.launcher.operator, one.overload, one.launcher.cache
-    again = sys.modules[type(operator).__module__].torch_operator
-    with patch.object(cache, "as_operator"), patch.object(one.launcher, "operator"):
-        again(operator.launches, one.linear_in)(one.launcher)
+    module: Any = sys.modules[type(operator).__module__]
+    anew = Wrong("a launcher that is registered again is defined again")
+    with (
+        patch.object(cache, "as_operator"),
+        patch.object(one.launcher, "operator"),
+        patch.object(module, "define_launcher", side_effect=anew),
+    ):
+        module.torch_operator(operator.launches, one.linear_in)(one.launcher)
         if one.overload is not overload:
             raise Wrong("a launcher that is registered again has another operator")
         one.same("the operator, registered again", overload(*one.inputs))

@@ -19,6 +19,7 @@ from gemmgen.verification.launches.calls import Facts
 from gemmgen.verification.launches.gradients.learning import KEPT, call_that_learns
 from gemmgen.verification.operators.told import Told, ToldOfFunctions
 from gemmgen.verification.operators.traced import check_records
+from gemmgen.verification.oracle.reference import torch_dtype
 
 _SIDE = 48
 """What the package's launcher remembers is its process's: sizes that no other has."""
@@ -42,6 +43,8 @@ def seen(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
             )
     last = replace(bench.usual, n=2 * _SIDE)
     yield str(_of_a_subclass.__doc__), partial(_of_a_subclass, bench, last)
+    yield str(_of_a_tangent.__doc__), partial(_of_a_tangent, bench, last)
+    yield str(_casts.__doc__), partial(_casts, bench, last)
     yield str(_recorded.__doc__), partial(_recorded, bench, replace(last, k=2 * _SIDE))
     yield str(_traced.__doc__), partial(_traced, bench, replace(last, k=_SIDE))
 
@@ -150,20 +153,57 @@ def _learned(bench: Bench, around: Around, facts: Facts) -> None:
 
 
 def _of_a_subclass(bench: Bench, facts: Facts) -> None:
-    """A tensor of a class of its own makes results of this class, known or not."""
+    """A tensor of a class of its own makes results of this class, known or not.
+
+    Also where a profiler is told of the call.
+    """
     launcher = subject.launcher(bench.plan, bench.module)
     bench.renew()
     for name in input_tensors(bench.plan):
-        for own in [True] + [False] * KEPT + [True]:
+        known = [(False, False)] * KEPT
+        for own, profiled in ((True, False), *known, (True, False), (True, True)):
             call = bench.call(facts)
             if own:
                 call.inputs[name] = call.inputs[name].as_subclass(_Subclass)
-            made = bench.perform(launcher, facts, call)
+            with _profiled(bench) if profiled else nullcontext():
+                made = bench.perform(launcher, facts, call)
             if made.refused:
                 raise Wrong(f"refuses a subclass: {made.told}")
             kinds = {type(one) for one in several(made.returned)}
             if kinds != {_Subclass if own else torch.Tensor}:
                 raise Wrong(f"{name} of a subclass makes results of {kinds}")
+
+
+def _of_a_tangent(bench: Bench, facts: Facts) -> None:
+    """A tensor with a forward derivative is refused by its name, known or not."""
+    launcher = subject.launcher(bench.plan, bench.module)
+    bench.renew()
+    for name in input_tensors(bench.plan):
+        for dual in [True] + [False] * KEPT + [True]:
+            call = bench.call(facts)
+            with forward_ad.dual_level() if dual else nullcontext():
+                if dual:
+                    one = call.inputs[name]
+                    call.inputs[name] = forward_ad.make_dual(one, one)
+                made = bench.perform(launcher, facts, call)
+            wanted = f"ValueError('{bench.plan.name}: {name} must have no tangent"
+            if made.told.startswith(wanted) != dual:
+                raise Wrong(f"{name} with a tangent: {dual}, {made.told}")
+
+
+def _casts(bench: Bench, facts: Facts) -> None:
+    """Under autocast of GPUs to A's type, a call takes tensors of another."""
+    dtype = torch_dtype(bench.plan.dtype)
+    if dtype not in (torch.float16, torch.bfloat16):
+        return
+    call = bench.call(facts)
+    for name in input_tensors(bench.plan):
+        call.inputs[name] = call.inputs[name].float()
+    launcher = subject.launcher(bench.plan, bench.module)
+    with _autocast(dtype):
+        made = bench.perform(launcher, facts, call)
+    if made.refused:
+        raise Wrong(f"what autocast should cast is refused: {made.told}")
 
 
 def _recorded(bench: Bench, facts: Facts) -> None:

@@ -63,7 +63,7 @@ class Compiled(CompiledKernel):  # type: ignore[misc]
         self, source: Any, options: Mapping[str, Any], scratch: tuple[int, int]
     ) -> None:
         self.src, self.name, self.hash = source, source.fn.__name__, ""
-        check_descriptors(source)
+        check_descriptors(source, options.get("num_ctas", 1))
         self.kernel = self  # in the place of its machine code: what the driver loads
         self.options = dict(options)
         self.metadata = SimpleNamespace(
@@ -86,12 +86,17 @@ def _descriptors(signature: Mapping[Any, str]) -> list[str]:
     return [kind for kind in signature.values() if kind.startswith("tensordesc")]
 
 
-def check_descriptors(source: Any) -> None:
-    """Raise `RuntimeError`, for what Triton does not compile: Gluon's have a layout."""
+def check_descriptors(source: Any, ctas: int) -> None:
+    """Raise `RuntimeError`, for what Triton does not compile.
+
+    Gluon's descriptors have a layout, which tells CTAs their halves in a cluster alone.
+    """
+    in_gluon = source.fn.is_gluon()
     for kind in _descriptors(source.signature):
-        if ("Layout" in kind) != source.fn.is_gluon():
+        halved = "cga_layout=[[" in kind
+        if ("Layout" in kind) != in_gluon or halved != (in_gluon and ctas > 1):
             raise RuntimeError(
-                f"{source.fn.__name__} takes other descriptors than {kind}"
+                f"{source.fn.__name__} of {ctas} CTAs takes other descriptors: {kind}"
             )
 
 

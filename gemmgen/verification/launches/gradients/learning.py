@@ -34,6 +34,7 @@ def learning(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     last = (1 + len(each)) * _SIDE
     yield str(_of_rows.__doc__), partial(_of_rows, bench, last)
     yield str(_surrounded.__doc__), partial(_surrounded, bench, last + _SIDE)
+    yield str(_refuses_out.__doc__), partial(_refuses_out, bench, last + 2 * _SIDE)
 
 
 def call_that_learns(bench: Bench, facts: Facts, names: Sequence[str]) -> Made:
@@ -105,3 +106,24 @@ def _surrounded(bench: Bench, side: int) -> None:
         bench, replace(usual, hooked="enter"), input_tensors(bench.plan)
     ).hooks:
         raise Wrong("a call that learns calls no hook")
+
+
+def _refuses_out(bench: Bench, side: int) -> None:
+    """Into given results nothing learns, known or not, nor goes what is wrong.
+
+    Both are refused by the kernel's name.
+    """
+    bench.renew()
+    facts, names = replace(bench.usual, n=side, k=side), input_tensors(bench.plan)
+    for _ in range(KEPT):
+        call_that_learns(bench, facts, names)
+    given = replace(facts, out="given")
+    for learns in (True, False):
+        call = bench.call(given)
+        for name in names if learns else ():
+            call.inputs[name].requires_grad_()
+        if not learns:
+            call.inputs[names[0]] = "no tensor"
+        made = bench.perform(subject.launcher(bench.plan, bench.module), given, call)
+        if not made.told.startswith(f"ValueError('{bench.plan.name}: "):
+            raise Wrong(f"into given results, learning: {learns}: {made.told}")

@@ -1,7 +1,7 @@
 """The pass of a backward on the stand-in: launched again as it is by Triton's entry."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 from unittest.mock import patch
@@ -23,12 +23,13 @@ _USUAL = (37, 43)
 _SIZES = ((1, 1), (1, 40), (40, 1), (4096, 512), (1 << 16, 1 << 14))
 _FAR = (1 << 16, 1 + (1 << 15))
 """Sizes of a matrix of more than 2^31 elements."""
-_NUMBERS = (2, -3.0, 2**70)
+_NUMBERS = (2, -3.0, 2**70, 1e60)  # the last beyond fp32
 _NOTHING = ((0, 5), (5, 0), (0, 0))
 Steps = tuple[Callable[[int, int], tuple[int, int]], ...]
 _ONE_NUMBER: Steps = (lambda m, n: (0, 0),)
+_IN_ROWS: Steps = (lambda m, n: (n, 1),)
 _STEPS: Steps = (
-    lambda m, n: (n, 1), *_ONE_NUMBER, lambda m, n: (1, m), lambda m, n: (2 * n, 2),
+    *_IN_ROWS, *_ONE_NUMBER, lambda m, n: (1, m), lambda m, n: (2 * n, 2),
 )  # fmt: skip
 """The strides of a matrix that lies in rows, in columns, or has gaps."""
 
@@ -42,7 +43,7 @@ def passes(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         yield f"a pass for {sorted(wanted)}", partial(_again, one, _USUAL, wanted)
     for sizes in _SIZES:
         yield f"a pass over {sizes}", partial(_again, one, sizes, one.choices[0])
-    for check in (_told_apart, _surrounded, _far, _nothing):
+    for check in (_told_apart, _left_out, _surrounded, _far, _nothing):
         yield str(check.__doc__), partial(check, one)
 
 
@@ -114,9 +115,16 @@ class _Pass:
         """Hold a launch against its arguments, and its programs against the tiles."""
         values = named(one)
         check_assumptions(one, values)
-        for name in self.kernel.results:
+        for name, axes in self.kernel.results.items():
             if (values[f"{name}_ptr"] is not None) != (name in wanted):
                 raise Wrong(f"{name} is {values[f'{name}_ptr']}, wanted: {wanted}")
+            kind = one.function.compiled.src.signature[f"{name}_ptr"]
+            if (
+                name in wanted
+                and len(axes) == 1
+                and kind != f"*{self.bench.plan.accumulator}"
+            ):
+                raise Wrong(f"{name} is summed in {kind}")
         for (name, axes), value in zip(self.kernel.inputs.items(), given, strict=True):
             _held(name, axes, value, values)
         first = _first(given)
@@ -156,15 +164,20 @@ def _again(one: _Pass, sizes: tuple[int, int], wanted: set[str]) -> None:
     one.renew()
     (first,) = one.run(one.inputs(sizes), wanted)
     given = one.inputs(sizes)
-    anew = Wrong("a pass that comes again is decided anew")
-    known = patch.object(one.kernel, "planned", side_effect=anew)
-    with known if direct(one.bench) else nullcontext():
+    with _known(one):
         (second,) = one.run(given, wanted)
     one.renew()
     (afresh,) = one.run(given, wanted)
     if not (first.through_triton and afresh.through_triton):
         raise Wrong("a new pass is launched as a known one")
     difference(second, afresh, list(one.kernel.results))
+
+
+def _known(one: _Pass) -> AbstractContextManager[object]:
+    """While a pass must be known."""
+    anew = Wrong("a pass that comes again is decided anew")
+    known = patch.object(one.kernel, "planned", side_effect=anew)
+    return known if direct(one.bench) else nullcontext()
 
 
 def _told_apart(one: _Pass) -> None:
@@ -178,7 +191,19 @@ def _told_apart(one: _Pass) -> None:
             changed = [*usual[:at], other, *usual[at + 1 :]]
             others.append((changed, one.choices[0]))
     for given, wanted in others * 2:
-        one.run(given, wanted)
+        (_,) = one.run(given, wanted)
+
+
+def _left_out(one: _Pass) -> None:
+    """Which of several gradients is missing is told where they are alike, and known."""
+    one.renew()
+    usual = one.inputs(_USUAL, steps=_IN_ROWS)
+    places = range(one.kernel.optional) if one.kernel.optional > 1 else ()
+    for known in (False, True):
+        for at in places:
+            given = [*usual[:at], None, *usual[at + 1 :]]
+            with _known(one) if known else nullcontext():
+                one.run(given, one.choices[0])
 
 
 def _others(value: Any) -> Iterator[Any]:
