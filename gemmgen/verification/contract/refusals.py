@@ -1,12 +1,14 @@
 """Calls that a launcher must refuse: a ValueError that names kernel and argument."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from gemmgen.select.plan import Plan
 from gemmgen.tables.operations import OPERATIONS
@@ -17,6 +19,7 @@ from gemmgen.verification.example.one_example import (
     framed_inputs,
     framed_outputs,
 )
+from gemmgen.verification.oracle.reference import torch_dtype
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,23 @@ def check_each(
     for count, refusal in enumerate(every, 1):  # noqa: B007
         _check(plan, launcher, refusal)
     return count
+
+
+def check_numbers(
+    plan: Plan, launcher: Callable[..., Any], device: torch.device
+) -> int:
+    """Raise `Wrong` unless numbers may be all that their types hold; how many are."""
+    call = valid_call(plan, Case((3,), 5, 7), device)
+    given = [one for one in plan.operands if one.is_number]
+    for one in given:
+        largest = torch.finfo(torch_dtype(one.dtype)).max
+        for number in (largest, -largest, math.inf):
+            changed = replace(call, numbers={**call.numbers, one.name: number})
+            try:
+                changed.of(plan, launcher)
+            except ValueError as error:
+                raise Wrong(f"{one.name} of {number}: {error}") from error
+    return len(given)
 
 
 def _check(plan: Plan, launcher: Callable[..., Any], refusal: Refusal) -> None:
@@ -103,6 +123,8 @@ _NO_NUMBERS: dict[str, Any] = {
     "is a bool": True,
     "is complex": 1j,
     "is a list": [1.0],
+    "is symbolic": ShapeEnv().create_unbacked_symfloat(),
+    "is more than any float": 10**400,
 }
 
 

@@ -207,7 +207,12 @@ def _fills(tile: Tile, call: _Call) -> bool:
 
 
 def _describable(matrix: Tensor) -> bool:
-    """Whether a descriptor can describe it, to its last column."""
+    """Whether a descriptor can describe it, to its last column.
+
+    Kernels have coordinates of 32 bits, one of which is the sign.
+    """
+    if max(matrix.shape) > MOST:
+        return False
     with suppress(Refused):
         check_described(matrix, (1, 16))
         check_stored(matrix.shape[-1] * matrix.element_size())

@@ -25,6 +25,8 @@ from gemmgen.verification.memory.misuse import Unsupported, misused
 _SMEM = "global_smem"
 _THREADS, _ROWS = 128, 64
 """That multiply together, and rows of a sum that they multiply at a time."""
+_MOST = 255
+"""Registers that a thread has at most."""
 _LINE, _ATOM = 128, 8
 """Bytes of a row, and rows that are swizzled alike."""
 _DEPTH = 16
@@ -206,6 +208,8 @@ def _check(
     same = [*["=f"] * held, *map(str, range(held)), *["r"] * held * numbers]
     if pack != held or constraints.split(",") != same:
         raise misused("PTX does not have all registers of a sum, once")
+    if held > _MOST:
+        raise misused(f"a sum takes {held} registers of a thread, which has {_MOST}")
     if is_pure:
         raise misused("PTX that reads memory may be moved or left out")
 
