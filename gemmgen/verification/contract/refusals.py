@@ -4,7 +4,9 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
@@ -19,6 +21,8 @@ from gemmgen.verification.example.one_example import (
     framed_inputs,
     framed_outputs,
 )
+from gemmgen.verification.example.subject import launcher as launcher_of
+from gemmgen.verification.example.subject import runtime
 from gemmgen.verification.oracle.reference import torch_dtype
 
 
@@ -63,6 +67,28 @@ def check_numbers(
             except ValueError as error:
                 raise Wrong(f"{one.name} of {number}: {error}") from error
     return len(given)
+
+
+def check_unable(plan: Plan, module: ModuleType, device: torch.device) -> int:
+    """Raise `Wrong` unless bf16 is refused where the interpreter multiplies none.
+
+    Other types are not, nor is bf16 where no kernel will run: there too, numbers are.
+    """
+    call = valid_call(plan, Case((3,), 5, 7), device)
+    launcher = launcher_of(plan, module)
+    name = plan.contraction.lhs.name
+    with patch.object(runtime(module, "checks"), "interprets_bf16", bool):
+        if device.type == "cpu" and call.tensors[name].dtype == torch.bfloat16:
+            _check(plan, launcher, Refusal(name, "is bf16", call))
+        elif all(one.dtype != torch.bfloat16 for one in call.tensors.values()):
+            call.of(plan, launcher)
+        with runtime(module, "support").dry_run():
+            call.of(plan, launcher)
+            text = _NO_NUMBERS["is text"]
+            for one in call.numbers:
+                wrong = replace(call, numbers={**call.numbers, one: text})
+                _check(plan, launcher, Refusal(one, "is text", wrong))
+    return 1
 
 
 def _check(plan: Plan, launcher: Callable[..., Any], refusal: Refusal) -> None:

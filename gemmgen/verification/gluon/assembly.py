@@ -79,6 +79,7 @@ class _Machine:
     total: Any
     numbers: Sequence[int]
     held: int
+    declared: set[str] = field(default_factory=set)
     values: dict[str, int] = field(default_factory=dict)
     terms: list[_Term] = field(default_factory=list)
     fenced: bool = False
@@ -104,12 +105,16 @@ class _Machine:
             self._multiply(int(product[1]), {product[2], product[3]}, operands)
         elif name in _ARITHMETIC:
             target, *given = operands
+            if target not in self.declared:
+                raise misused(f"PTX does not declare {target}")
             self.values[target] = _ARITHMETIC[name](*map(self.value, given))
         elif name == "wgmma.fence.sync.aligned":
             self.fenced = True
         elif name == "wgmma.commit_group.sync.aligned":
             self.committed = True
-        elif name != ".reg":
+        elif name == ".reg":
+            self.declared.update(operands[1:])
+        else:
             raise Unsupported(f"the interpreter of PTX has no {name}")
 
     def _multiply(self, columns: int, kinds: set[str], operands: list[str]) -> None:

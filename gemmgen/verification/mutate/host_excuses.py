@@ -13,7 +13,7 @@ from gemmgen.verification.mutate.same import (
     TYPES,
     Same,
 )
-from gemmgen.verification.mutate.tile_excuses import TILES
+from gemmgen.verification.mutate.tile_excuses import TILES, TILES_ON_OLDEST
 
 _OLDEST = version("triton").startswith("3.6.")
 
@@ -44,6 +44,8 @@ _SAME: dict[str, tuple[Same, ...]] = {
         Same(
             "condition dropped", "graded and one.requires_grad", SLOWER, "any((one.req"
         ),
+        Same("always taken", "if kind is not torch.Tensor:", SLOWER),
+        Same("always taken", "own is not torch.Tensor.__torch_dispatch__", SLOWER),
         Same("always taken", "len(self) >= self.most", ANEW),
         Same("accumulator narrowed", "tl.dot(a, a)", _MENDED),
         Same("always true", "@functools.cache", _MENDED),
@@ -103,19 +105,6 @@ _SAME: dict[str, tuple[Same, ...]] = {
             "what is conjugated is complex, which no kernel takes",
             "if tensor.is_neg():",
         ),
-        Same(
-            "condition dropped",
-            "interprets_bf16()",
-            _MENDED,
-            "if INTERPRETED and (not interprets_bf16()):",
-        ),
-        Same(
-            "condition dropped",
-            "interprets_bf16()",
-            _MENDED,
-            "tensor.dtype == torch.bfloat16:",
-        ),
-        Same("never taken", "interprets_bf16()", _MENDED),
         Same(
             "condition dropped",
             "wanted[0] is ...",
@@ -206,5 +195,5 @@ def excuse(module: str, mutated: Mutated) -> str | None:
     """Why a mutant of a module does what the module does; None if it should not."""
     rows = _SAME.get(module, ())
     if _OLDEST:
-        rows += PATH_ON_OLDEST.get(module, ())
+        rows += {**PATH_ON_OLDEST, **TILES_ON_OLDEST}.get(module, ())
     return next((row.reason for row in rows if row.covers(mutated)), None)

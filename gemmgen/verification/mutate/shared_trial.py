@@ -98,7 +98,7 @@ kernels:
     layout: NN
     dtype: fp16
     autotune: runtime
-    tiles: [{m: 16, n: 16, k: 16}, {m: 16, n: 32, k: 32}]
+    tiles: [{m: 16, n: 16, k: 16}, {m: 16, n: 32, k: 32, warps: 8}]
 """
 
 

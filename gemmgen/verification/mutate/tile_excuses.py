@@ -8,6 +8,9 @@ _STEPS = "in how many steps a block is multiplied costs time alone"
 _MET = "CTAs meet of Triton 3.8 alone, whose interpreter sees it"
 _ONE_BY_ONE = "pieces are multiplied one by one, which takes longer"
 _ONE_PIECE = "a power of two is one piece, which one wgmma multiplies either way"
+_EXCHANGED = (
+    "of exchanged sides those in one too are powers of two, which are one piece"
+)
 _CHOSEN = "nothing asks the tile of a call whom it stands for"
 
 TILES: dict[str, tuple[Same, ...]] = {
@@ -33,6 +36,17 @@ TILES: dict[str, tuple[Same, ...]] = {
     ),
     "_runtime/pipeline/sums.py": (
         Same("half in another layout", "", "the same values in other registers"),
+    ),
+    "_runtime/pipeline/wgmma.py": (
+        Same(
+            "condition dropped",
+            "dtype.primitive_bitwidth == 16",
+            "sides of other types are powers of two",
+            "lines = k == 64 and along_k",
+        ),
+        Same("never taken", "(m, n) if swap_ab else (n, m)", _EXCHANGED),
+        Same("always taken", "(m, n) if swap_ab else (n, m)", _EXCHANGED),
+        Same("always taken", "if not (able and PLACES_LARGEST_FIRST", _ONE_BY_ONE),
     ),
     "_runtime/sides.py": (
         Same("never taken", "256 if warpgroups < 3", _OTHER_PIECES),
@@ -71,6 +85,7 @@ TILES: dict[str, tuple[Same, ...]] = {
         Same("never taken", "rows * columns <=", _OTHER_PIECES),
         Same("always taken", "rows * columns <=", _OTHER_PIECES),
         Same("bound moved by one", "rows * columns <=", _OTHER_PIECES),
+        Same("statement dropped", "columns //= ctas", _OTHER_PIECES),
         Same("never taken", "if cuts_columns else", _OTHER_PIECES),
         Same("always taken", "if cuts_columns else", _OTHER_PIECES),
         Same("bound of min or max dropped", "32 if cuts_columns", _OTHER_PIECES),
@@ -79,6 +94,9 @@ TILES: dict[str, tuple[Same, ...]] = {
         Same("condition dropped", "beside and shared", _OTHER_PIECES),
         Same("always taken", "beside and shared", _OTHER_PIECES),
         Same("never taken", "larger[-1] if larger", _OTHER_PIECES),
+        Same(
+            "condition dropped", "cut and along_k", _OTHER_PIECES, "if cut else largest"
+        ),
         Same("box of another piece", "larger[-1]", _OTHER_PIECES),
         Same("boxes exchanged", "tuple(first)", _OTHER_PIECES),
         Same("bound moved by one", "tiles >= self.waves", EITHER),
@@ -100,3 +118,25 @@ TILES: dict[str, tuple[Same, ...]] = {
     ),
 }
 """By module."""
+
+_OLD_NAME = "Triton 3.6 has the old name"
+_LARGEST_FIRST = "Triton 3.6 places the largest first"
+
+TILES_ON_OLDEST: dict[str, tuple[Same, ...]] = {
+    "_runtime/pipeline/wgmma.py": (
+        Same(
+            "condition dropped",
+            "getattr(_memory, 'reinterpret'",
+            _OLD_NAME,
+            "Any = _memory._reinterpret",
+        ),
+        Same(
+            "condition dropped",
+            "able and PLACES_LARGEST_FIRST",
+            _LARGEST_FIRST,
+            "if not able:",
+        ),
+        Same("bound moved by one", "VERSION < (3, 10)", _LARGEST_FIRST),
+    ),
+}
+"""The same where the first of the Tritons that are served is installed."""

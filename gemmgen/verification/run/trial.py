@@ -29,7 +29,11 @@ from gemmgen.verification.contract.memory_rules import (
 )
 from gemmgen.verification.contract.package import check_package
 from gemmgen.verification.contract.parallel_layers import check_parallel_layer
-from gemmgen.verification.contract.refusals import check_numbers, check_refusals
+from gemmgen.verification.contract.refusals import (
+    check_numbers,
+    check_refusals,
+    check_unable,
+)
 from gemmgen.verification.contract.replacements import check_replacements
 from gemmgen.verification.contract.tile_choice import check_choice
 from gemmgen.verification.example import subject
@@ -147,6 +151,8 @@ class Trial:
         self.examples += self.attempt(
             "refusals", lambda: check_refusals(*given) + check_numbers(*given)
         )
+        unable = partial(check_unable, self.plan, self.module, self.device)
+        self.examples += self.attempt("an interpreter without bf16", unable)
         self.examples += self.attempt(
             "memory that is shared",
             lambda: check_memory_refusals(*given) + check_in_place(*given),
