@@ -55,7 +55,10 @@ def check_each(
 def check_numbers(
     plan: Plan, launcher: Callable[..., Any], device: torch.device
 ) -> int:
-    """Raise `Wrong` unless numbers may be all that their types hold; how many are."""
+    """Raise `Wrong` unless numbers may be all that their types hold, and no more.
+
+    How many numbers there are.
+    """
     call = valid_call(plan, Case((3,), 5, 7), device)
     given = [one for one in plan.operands if one.is_number]
     for one in given:
@@ -66,13 +69,17 @@ def check_numbers(
                 changed.of(plan, launcher)
             except ValueError as error:
                 raise Wrong(f"{one.name} of {number}: {error}") from error
+        if math.isfinite(2 * largest):
+            larger = replace(call, numbers={**call.numbers, one.name: 2 * largest})
+            _check(plan, launcher, Refusal(one.name, "is too large", larger))
     return len(given)
 
 
 def check_unable(plan: Plan, module: ModuleType, device: torch.device) -> int:
     """Raise `Wrong` unless bf16 is refused where the interpreter multiplies none.
 
-    Other types are not, nor is bf16 where no kernel will run: there too, numbers are.
+    Other types are not, nor is bf16 where no kernel will run: there numbers may be
+    symbolic, but no text.
     """
     call = valid_call(plan, Case((3,), 5, 7), device)
     launcher = launcher_of(plan, module)
@@ -83,8 +90,10 @@ def check_unable(plan: Plan, module: ModuleType, device: torch.device) -> int:
         elif all(one.dtype != torch.bfloat16 for one in call.tensors.values()):
             call.of(plan, launcher)
         with runtime(module, "support").dry_run():
-            call.of(plan, launcher)
-            text = _NO_NUMBERS["is text"]
+            text, traced = _NO_NUMBERS["is text"], _NO_NUMBERS["is symbolic"]
+            replace(call, numbers=dict.fromkeys(call.numbers, traced)).of(
+                plan, launcher
+            )
             for one in call.numbers:
                 wrong = replace(call, numbers={**call.numbers, one: text})
                 _check(plan, launcher, Refusal(one, "is text", wrong))
