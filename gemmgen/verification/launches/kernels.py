@@ -94,7 +94,7 @@ def _tells_kernels_apart(bench: Bench) -> None:
 
 
 def _tells_widths_apart(bench: Bench) -> None:
-    """Sizes of 2^31 and more are passed as what they are, and offsets of so many."""
+    """Sizes and steps of 2^31 are passed as what they are, and offsets of so many."""
     for axis in ("rows", "n", "k"):
         bench.renew()
         for size in (2**31 - 16, 2**31, 2**31 - 16, 2**31, 2**28):
@@ -102,6 +102,14 @@ def _tells_widths_apart(bench: Bench) -> None:
             few[axis] = (size,) if axis == "rows" else size
             facts = replace(bench.usual, **few)
             bench.check(facts, bench.call(facts), [])
+    if bench.plan.contraction.lhs.transposed:
+        return
+    name, facts = bench.plan.contraction.lhs.name, replace(bench.usual, rows=(1,))
+    for step in (2**31 - 16, 2**31, 2**31 - 16):  # of a single row, which takes none
+        call = bench.call(facts)
+        given = call.inputs[name]
+        call.inputs[name] = given.as_strided(given.shape, (step, 1))
+        bench.check(facts, call, [])
 
 
 def _races_tiles(bench: Bench) -> None:

@@ -31,6 +31,14 @@ _RACED = "a kernel that is autotuned takes no descriptors"
 _SAME: dict[str, tuple[Same, ...]] = {
     **PATH,
     **TILES,
+    "_runtime/packed.py": (
+        *PATH["_runtime/packed.py"],
+        Same(
+            "first of several left out",
+            "*launch.options.values()",
+            "the first is whether product and sum are fused, which all are",
+        ),
+    ),
     "_runtime/functions.py": (
         Same("< became <=", "tl.abs(x) < 0.5", _BOTH_RIGHT),
         Same("NaN dropped", "tl.maximum(x, 0.0", _STAYS_NAN, "0.0) + log1p_t"),
