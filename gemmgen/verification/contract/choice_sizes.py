@@ -21,6 +21,8 @@ _AGAIN = 8
 drawn for them many have no part in it."""
 SMS = (1, 16, 78, 108, 132, 148, 192)
 """How many a GPU may have."""
+_NARROW = 8
+"""Columns that a descriptor can describe, whatever their type."""
 _ALIGNED = 64
 """A step of sizes after which descriptors describe what they described before."""
 Sizes = tuple[int, int, int]
@@ -47,6 +49,9 @@ def sizes_for(table: Any, draw: random.Random) -> Iterator[Sizes]:
         yield _whole([4 * _drawn(draw, 2**20) for _ in range(3)], draw)
     for axis in range(3):
         yield _whole([0 if i == axis else _drawn(draw, MOST) for i in range(3)], draw)
+    for most in (MOST + 1 - _NARROW, MOST + 1):  # coordinates of descriptors end there
+        yield most, _NARROW, _NARROW
+        yield _NARROW, most, _NARROW
     # A program for every few lines: beyond, the last row may have tiles of more lines.
     streams = [row for row in table if SCHEDULES[row.schedule].memory_bound]
     high = MOST * max(row.m for row in (*streams, table[-1]))

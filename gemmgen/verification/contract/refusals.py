@@ -1,12 +1,16 @@
 """Calls that a launcher must refuse: a ValueError that names kernel and argument."""
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from gemmgen.select.plan import Plan
 from gemmgen.tables.operations import OPERATIONS
@@ -17,6 +21,9 @@ from gemmgen.verification.example.one_example import (
     framed_inputs,
     framed_outputs,
 )
+from gemmgen.verification.example.subject import launcher as launcher_of
+from gemmgen.verification.example.subject import runtime
+from gemmgen.verification.oracle.reference import torch_dtype
 
 
 @dataclass(frozen=True)
@@ -43,6 +50,54 @@ def check_each(
     for count, refusal in enumerate(every, 1):  # noqa: B007
         _check(plan, launcher, refusal)
     return count
+
+
+def check_numbers(
+    plan: Plan, launcher: Callable[..., Any], device: torch.device
+) -> int:
+    """Raise `Wrong` unless numbers may be all that their types hold, and no more.
+
+    How many numbers there are.
+    """
+    call = valid_call(plan, Case((3,), 5, 7), device)
+    given = [one for one in plan.operands if one.is_number]
+    for one in given:
+        largest = torch.finfo(torch_dtype(one.dtype)).max
+        for number in (largest, -largest, math.inf):
+            changed = replace(call, numbers={**call.numbers, one.name: number})
+            try:
+                changed.of(plan, launcher)
+            except ValueError as error:
+                raise Wrong(f"{one.name} of {number}: {error}") from error
+        if math.isfinite(2 * largest):
+            larger = replace(call, numbers={**call.numbers, one.name: 2 * largest})
+            _check(plan, launcher, Refusal(one.name, "is too large", larger))
+    return len(given)
+
+
+def check_unable(plan: Plan, module: ModuleType, device: torch.device) -> int:
+    """Raise `Wrong` unless bf16 is refused where the interpreter multiplies none.
+
+    Other types are not, nor is bf16 where no kernel will run: there numbers may be
+    symbolic, but no text.
+    """
+    call = valid_call(plan, Case((3,), 5, 7), device)
+    launcher = launcher_of(plan, module)
+    name = plan.contraction.lhs.name
+    with patch.object(runtime(module, "checks"), "interprets_bf16", bool):
+        if device.type == "cpu" and call.tensors[name].dtype == torch.bfloat16:
+            _check(plan, launcher, Refusal(name, "is bf16", call))
+        elif all(one.dtype != torch.bfloat16 for one in call.tensors.values()):
+            call.of(plan, launcher)
+        with runtime(module, "support").dry_run():
+            text, traced = _NO_NUMBERS["is text"], _NO_NUMBERS["is symbolic"]
+            replace(call, numbers=dict.fromkeys(call.numbers, traced)).of(
+                plan, launcher
+            )
+            for one in call.numbers:
+                wrong = replace(call, numbers={**call.numbers, one: text})
+                _check(plan, launcher, Refusal(one, "is text", wrong))
+    return 1
 
 
 def _check(plan: Plan, launcher: Callable[..., Any], refusal: Refusal) -> None:
@@ -103,6 +158,8 @@ _NO_NUMBERS: dict[str, Any] = {
     "is a bool": True,
     "is complex": 1j,
     "is a list": [1.0],
+    "is symbolic": ShapeEnv().create_unbacked_symfloat(),
+    "is more than any float": 10**400,
 }
 
 

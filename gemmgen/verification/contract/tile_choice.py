@@ -38,14 +38,17 @@ from gemmgen.verification.oracle.reference import torch_dtype
 _PADS: dict[str, Callable[[int, int], int]] = {
     "whole": lambda columns, place: 0,
     "odd": lambda columns, place: 1,
+    "even": lambda columns, place: 4,
     "padded": lambda columns, place: -columns % 16,
     "uneven": lambda columns, place: ((8 << place) - columns) % (16 << place),
 }
 """How many elements lie between rows, of so many columns, by the place of their tensor:
-none, one, up to a multiple of 16 elements, up to an odd one of 8, of 16, of 32."""
+none, one, four, up to a multiple of 16 elements, up to an odd one of 8, of 16, 32."""
 _ROWS = ("whole", *_PADS)
 _NEWER = 0.75
 """Share of calls under a Triton that launches clusters."""
+_SMALL = (64, 64, 64)
+"""Sizes that the last tile of a table is seldom the first for."""
 _ROUNDING = 1e-9
 """How far sums of a prediction may be apart that are added in another order."""
 
@@ -88,7 +91,23 @@ def check_choice(plan: Plan, module: ModuleType, number: int) -> int:
                 tell(call)
                 _check(plan, module, call)
                 count += 1
+            call = _Call(gpu, gpu.sms, _SMALL, "whole", True)
+            tell(call)
+            _check_another(plan, module, call)
     return count
+
+
+def _check_another(plan: Plan, module: ModuleType, call: _Call) -> None:
+    """Raise `Wrong` unless another table's tile serves the same call of another kernel.
+
+    The last serves any, so one of it alone may be the table.
+    """
+    _check(plan, module, call)
+    last = module.TILES[-1]
+    with patch.object(module.LAUNCHES, "tiles", (last,)):
+        found = _chosen(plan, module, call).tile
+    if _alike(found) != _alike(last):
+        raise Wrong(f"{found} is taken, {last} is all there is\n{call}")
 
 
 def _check(plan: Plan, module: ModuleType, call: _Call) -> None:
@@ -207,7 +226,12 @@ def _fills(tile: Tile, call: _Call) -> bool:
 
 
 def _describable(matrix: Tensor) -> bool:
-    """Whether a descriptor can describe it, to its last column."""
+    """Whether a descriptor can describe it, to its last column.
+
+    Kernels have coordinates of 32 bits, one of which is the sign.
+    """
+    if max(matrix.shape) > MOST:
+        return False
     with suppress(Refused):
         check_described(matrix, (1, 16))
         check_stored(matrix.shape[-1] * matrix.element_size())

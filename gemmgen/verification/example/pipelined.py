@@ -11,7 +11,7 @@ from typing import Any
 from unittest.mock import patch
 
 from gemmgen.schedules import composes, shared_axis
-from gemmgen.schedules.parts.consumers import multiplies_in_one
+from gemmgen.schedules.parts.consumers import columns_along_k, multiplies_in_one
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
@@ -48,6 +48,16 @@ and of one box; where each consumer has 128 rows of what is multiplied, and 64; 
 rows are cut."""
 _LINES, _DEEP = 128, 4
 """Bytes of K of their blocks, and stages: a ring must be larger than all beside it."""
+_IN_PIECES = (
+    ((1, 2 * _ROWS, 104), _LINES, 2),
+    ((1, 4 * _ROWS, 72), _LINES, 2),
+    ((2, 4 * _ROWS, 208), _LINES, 2),
+    ((3, 6 * _ROWS, 136), _LINES, 2),
+    ((1, _ROWS, 72), 32, _DEEP),
+)
+"""Of tiles like those which it may not: groups of warps, rows, columns, bytes of K, and
+stages. Of elements of 4 bytes the buffers of two consumers are as large as the ring, or
+larger; a sum takes more registers than a thread has; blocks are no lines."""
 _HALVED = 256
 """Columns of one product that are stored in two parts."""
 _LINE = 16
@@ -148,9 +158,15 @@ def pipelined(plan: Plan, module: ModuleType) -> list[Pipelined]:
     whole += [
         one
         for shape in _IN_ONE
-        for one in [_small(plan, found[0], table[-1], *shape, in_one=True)]
+        for one in [
+            _small(plan, found[0], table[-1], *shape, line=_LINES, stages=_DEEP)
+        ]
         if multiplies_in_one(one.tile, plan.product)
     ]
+    if columns_along_k(plan.product):
+        for shape, line, stages in _IN_PIECES:
+            small = _small(plan, found[0], table[-1], *shape, line=line, stages=stages)
+            whole.append(replace(small, large=True))
     return whole + [
         _small(plan, found[0], table[-1], *each, *_SPLIT[each[0]]) for each in shapes
     ]
@@ -198,10 +214,11 @@ def _small(
     parts: int = 1,
     sms: int = 2,
     ctas: int = 1,
-    in_one: bool = False,
+    line: int = 0,
+    stages: int = 0,
 ) -> Pipelined:
     """The smallest such tile of so many groups; any tensor will do for the last row."""
-    line, stages = (_LINES, _DEEP) if in_one else (_K_BYTES[groups], _STAGES[groups])
+    line, stages = line or _K_BYTES[groups], stages or _STAGES[groups]
     block = Block(m, n, line // plan.product.bytes)
     tile = row._replace(
         **ANYWHERE,

@@ -25,6 +25,8 @@ from gemmgen.verification.memory.misuse import Unsupported, misused
 _SMEM = "global_smem"
 _THREADS, _ROWS = 128, 64
 """That multiply together, and rows of a sum that they multiply at a time."""
+_MOST = 255
+"""Registers that a thread has at most."""
 _LINE, _ATOM = 128, 8
 """Bytes of a row, and rows that are swizzled alike."""
 _DEPTH = 16
@@ -77,6 +79,7 @@ class _Machine:
     total: Any
     numbers: Sequence[int]
     held: int
+    declared: set[str] = field(default_factory=set)
     values: dict[str, int] = field(default_factory=dict)
     terms: list[_Term] = field(default_factory=list)
     fenced: bool = False
@@ -102,12 +105,16 @@ class _Machine:
             self._multiply(int(product[1]), {product[2], product[3]}, operands)
         elif name in _ARITHMETIC:
             target, *given = operands
+            if target not in self.declared:
+                raise misused(f"PTX does not declare {target}")
             self.values[target] = _ARITHMETIC[name](*map(self.value, given))
         elif name == "wgmma.fence.sync.aligned":
             self.fenced = True
         elif name == "wgmma.commit_group.sync.aligned":
             self.committed = True
-        elif name != ".reg":
+        elif name == ".reg":
+            self.declared.update(operands[1:])
+        else:
             raise Unsupported(f"the interpreter of PTX has no {name}")
 
     def _multiply(self, columns: int, kinds: set[str], operands: list[str]) -> None:
@@ -206,6 +213,8 @@ def _check(
     same = [*["=f"] * held, *map(str, range(held)), *["r"] * held * numbers]
     if pack != held or constraints.split(",") != same:
         raise misused("PTX does not have all registers of a sum, once")
+    if held > _MOST:
+        raise misused(f"a sum takes {held} registers of a thread, which has {_MOST}")
     if is_pure:
         raise misused("PTX that reads memory may be moved or left out")
 

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from threading import Event, Thread
 from typing import Any
 from unittest.mock import patch
 
@@ -13,6 +14,8 @@ from gemmgen.verification.launches.bench import Bench
 from gemmgen.verification.stand_in.record import named
 
 _UNFUSED = {"TRITON_DEFAULT_FP_FUSION": "0"}
+_SIDES = {"BLOCK_M": "m", "BLOCK_N": "n", "BLOCK_K": "k", "GROUP_M": "group_m"}
+"""What of a tile its constants are."""
 
 
 def kernels(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -22,6 +25,8 @@ def kernels(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
         _tells_tiles_apart,
         _tells_kernels_apart,
         _tells_widths_apart,
+        _races_tiles,
+        _launches_beside_others,
     ):
         yield str(one.__doc__), partial(one, bench)
 
@@ -89,7 +94,7 @@ def _tells_kernels_apart(bench: Bench) -> None:
 
 
 def _tells_widths_apart(bench: Bench) -> None:
-    """Sizes of 2^31 and more are passed as what they are, and offsets of so many."""
+    """Sizes and steps of 2^31 are passed as what they are, and offsets of so many."""
     for axis in ("rows", "n", "k"):
         bench.renew()
         for size in (2**31 - 16, 2**31, 2**31 - 16, 2**31, 2**28):
@@ -97,3 +102,44 @@ def _tells_widths_apart(bench: Bench) -> None:
             few[axis] = (size,) if axis == "rows" else size
             facts = replace(bench.usual, **few)
             bench.check(facts, bench.call(facts), [])
+    if bench.plan.contraction.lhs.transposed:
+        return
+    name, facts = bench.plan.contraction.lhs.name, replace(bench.usual, rows=(1,))
+    for step in (2**31 - 16, 2**31, 2**31 - 16):  # of a single row, which takes none
+        call = bench.call(facts)
+        given = call.inputs[name]
+        call.inputs[name] = given.as_strided(given.shape, (step, 1))
+        bench.check(facts, call, [])
+
+
+def _races_tiles(bench: Bench) -> None:
+    """An autotuner chooses among the plan's tiles, with their warps and stages."""
+    for own in bench.module.LAUNCHES.arguments.values() if bench.plan.configs else ():
+        found = [one.all_kwargs() for one in own.kernel.configs]
+        for config, tile in zip(found, bench.plan.configs, strict=True):
+            wanted = {"num_warps": tile.warps, "num_stages": tile.stages}
+            wanted |= {name: getattr(tile, of) for name, of in _SIDES.items()}
+            if {name: config.get(name) for name in wanted} != wanted:
+                raise Wrong(f"{tile} is raced as {config}")
+
+
+def _launches_beside_others(bench: Bench) -> None:
+    """A thread that asks for shapes alone keeps no other from launching."""
+    bench.renew()
+    asks, asked = Event(), Event()
+
+    def ask() -> None:
+        with subject.runtime(bench.module, "support").dry_run():
+            asks.set()
+            asked.wait()
+
+    thread = Thread(target=ask)
+    thread.start()
+    asks.wait()
+    try:
+        made = bench.perform(bench.plain, bench.usual, bench.call(bench.usual))
+    finally:
+        asked.set()
+        thread.join()
+    if not made.launches:
+        raise Wrong("a call launches nothing, while another thread asks for shapes")

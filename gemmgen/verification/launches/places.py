@@ -30,6 +30,8 @@ def places(bench: Bench) -> Iterator[tuple[str, Callable[[], None]]]:
     None of that where its type is not A's.
     """
     yield "a workspace in a pool", partial(_pooled, bench)
+    yield "a workspace behind a pool", partial(_behind, bench)
+    yield "a workspace where floats have 64 bits", partial(_by_default, bench)
     plan = bench.plan
     if plan.contraction.lhs.transposed or plan.results[0].dtype != plan.dtype:
         return
@@ -62,6 +64,50 @@ def _pooled(bench: Bench) -> None:
                 made = bench.perform(bench.launcher, bench.usual, call)
             if made.refused or bool(kept) != stays:
                 raise Wrong(f"{len(kept)} workspaces of pool {pool} are kept")
+
+
+def _behind(bench: Bench) -> None:
+    """One that begins where a pool ends is of no pool, and stays."""
+    launch, found = subject.runtime(bench.module, "launch"), list[torch.Tensor]()
+    made_by = launch.new_workspace
+
+    def made(*given: Any) -> tuple[torch.Tensor, ...]:
+        found[:] = made_by(*given)
+        return tuple(found)
+
+    def told() -> list[dict[str, Any]]:
+        end = {"address": found[0].data_ptr() - 1, "total_size": 1}
+        return [{**end, "segment_pool_id": (0, 1)}]
+
+    for row in bench.parted:
+        bench.renew()
+        with (
+            bench.only(row._replace(split_k=2)),
+            patch.object(launch, "new_workspace", made),
+            patch.object(torch.cuda, "get_allocator_backend", partial(str, "native")),
+            patch.object(torch.cuda, "memory_snapshot", told),
+        ):
+            call = bench.call(bench.usual)
+            bench.perform(bench.launcher, bench.usual, call)
+        if not launch.WORKSPACES:
+            raise Wrong("a workspace right behind a pool is not kept")
+
+
+def _by_default(bench: Bench) -> None:
+    """Sums have 32 bits, counts are integers, whatever torch makes by default."""
+    kept = subject.runtime(bench.module, "launch").WORKSPACES
+    for row in bench.parted:
+        bench.renew()
+        torch.set_default_dtype(torch.float64)
+        try:
+            with bench.only(row._replace(split_k=2)):
+                call = bench.call(bench.usual)
+                bench.perform(bench.launcher, bench.usual, call)
+        finally:
+            torch.set_default_dtype(torch.float32)
+        for sums, counts in kept.values():
+            if (sums.dtype, counts.dtype) != (torch.float32, torch.int32):
+                raise Wrong(f"a workspace has {sums.dtype} and {counts.dtype}")
 
 
 View = tuple[tuple[int, int], tuple[int, int], int]

@@ -4,50 +4,40 @@ from importlib.metadata import version
 
 from gemmgen.verification.mutate.mutants import Mutated
 from gemmgen.verification.mutate.path_excuses import PATH, PATH_ON_OLDEST
-from gemmgen.verification.mutate.same import ANEW, DICT, INFERENCE, SLOWER, TYPES, Same
+from gemmgen.verification.mutate.same import (
+    ANEW,
+    DICT,
+    EITHER,
+    INFERENCE,
+    SLOWER,
+    TYPES,
+    Same,
+)
+from gemmgen.verification.mutate.tile_excuses import TILES, TILES_ON_OLDEST
 
 _OLDEST = version("triton").startswith("3.6.")
 
 _OTHER_ENTRY = "torch without the allocator's entry of compiled graphs comes here alone"
-_EITHER = "at the very bound either tile will do"
 _BOTH_RIGHT = "at the very bound either formula will do"
 _STAYS_NAN = "what it is added to, or multiplied by, is NaN too"
 _WORDS = "it is refused all the same, in other words"
 _MENDED = "the verifier's interpreter is mended, and multiplies bf16"
 _EMPTY = "what is empty has the address 0, from which everything is apart"
-_OTHER_PIECES = "the same in pieces, or in boxes, of other sizes"
 _NO_PROGRAM = "a grid without programs launches nothing"
 _OTHER_TORCH = "every torch that is served has it"
 _FOR_GOOD = "an operator is there as long as its process"
 _RACED = "a kernel that is autotuned takes no descriptors"
-_OWN_BUFFER = "a last part that could share a buffer has its own: more room is taken"
-_STEPS = "in how many steps a block is multiplied costs time alone"
-_MET = "CTAs meet of Triton 3.8 alone, whose interpreter sees it"
 
 _SAME: dict[str, tuple[Same, ...]] = {
     **PATH,
-    "_runtime/pipeline/blocks.py": (
+    **TILES,
+    "_runtime/packed.py": (
+        *PATH["_runtime/packed.py"],
         Same(
-            "condition dropped",
-            "descs[0].layout != descs[1].layout",
-            _OWN_BUFFER,
-            "return len(descs) > 1\n",
+            "first of several left out",
+            "*launch.options.values()",
+            "the first is whether product and sum are fused, which all are",
         ),
-    ),
-    "_runtime/pipeline/clusters.py": (
-        Same("cluster taken for one CTA", "gl.num_ctas()", _MET, "MEETS and 1 > 1"),
-    ),
-    "_runtime/pipeline/consumer.py": (
-        Same("condition dropped", "rows * warpgroups * shared > 128", _STEPS),
-        Same("condition dropped", "large and warpgroups > 1", _STEPS),
-        Same("never taken", "large and warpgroups > 1", _STEPS),
-        Same("always taken", "large and warpgroups > 1", _STEPS),
-        Same("bound moved by one", "rows * warpgroups * shared > 128", _STEPS),
-        Same("bound moved by one", "rows * shared > 64 * 96", _STEPS),
-        Same("bound moved by one", "warpgroups > 1", _STEPS),
-    ),
-    "_runtime/pipeline/sums.py": (
-        Same("half in another layout", "", "the same values in other registers"),
     ),
     "_runtime/functions.py": (
         Same("< became <=", "tl.abs(x) < 0.5", _BOTH_RIGHT),
@@ -62,6 +52,8 @@ _SAME: dict[str, tuple[Same, ...]] = {
         Same(
             "condition dropped", "graded and one.requires_grad", SLOWER, "any((one.req"
         ),
+        Same("always taken", "if kind is not torch.Tensor:", SLOWER),
+        Same("always taken", "own is not torch.Tensor.__torch_dispatch__", SLOWER),
         Same("always taken", "len(self) >= self.most", ANEW),
         Same("accumulator narrowed", "tl.dot(a, a)", _MENDED),
         Same("always true", "@functools.cache", _MENDED),
@@ -92,34 +84,17 @@ _SAME: dict[str, tuple[Same, ...]] = {
         ),
         Same("condition dropped", "M * N > LONGEST_GRID", SLOWER, "if tile.tiles("),
         Same("bound moved by one", "M * N > LONGEST_GRID", SLOWER),
+        Same("always taken", "tile.at_least(", SLOWER),
+        Same("bound moved by one", "tile.at_least(", SLOWER),
+        Same("bound moved by one", "time < least", EITHER),
+        Same(
+            "part of a key dropped",
+            "sm, room, starts",
+            "what room a block may have follows from the compute capability",
+            "key = (id(tiles), sm, starts)",
+        ),
         Same("always taken", "if name not in able:", SLOWER),
         Same("always taken", "if key not in RUNNING:", ANEW),
-    ),
-    "_runtime/sides.py": (
-        Same("never taken", "256 if warpgroups < 3", _OTHER_PIECES),
-        Same("always taken", "256 if warpgroups < 3", _OTHER_PIECES),
-        Same("bound moved by one", "warpgroups < 3", _OTHER_PIECES),
-        Same("condition dropped", "rows * columns <=", _OTHER_PIECES),
-        Same("never taken", "rows * columns <=", _OTHER_PIECES),
-        Same("always taken", "rows * columns <=", _OTHER_PIECES),
-        Same("bound moved by one", "rows * columns <=", _OTHER_PIECES),
-        Same("never taken", "if cuts_columns else", _OTHER_PIECES),
-        Same("always taken", "if cuts_columns else", _OTHER_PIECES),
-        Same("bound of min or max dropped", "32 if cuts_columns", _OTHER_PIECES),
-    ),
-    "_runtime/tile.py": (
-        Same("condition dropped", "beside and shared", _OTHER_PIECES),
-        Same("always taken", "beside and shared", _OTHER_PIECES),
-        Same("never taken", "larger[-1] if larger", _OTHER_PIECES),
-        Same("box of another piece", "larger[-1]", _OTHER_PIECES),
-        Same("boxes exchanged", "tuple(first)", _OTHER_PIECES),
-        Same("bound moved by one", "tiles >= self.waves", _EITHER),
-        Same("bound moved by one", "needed <= room", _EITHER),
-        Same("bound moved by one", "self.split_k > 0", "no tile has 0 parts of K"),
-        Same("never taken", "if wanted <= 1:", SLOWER),
-        Same("bound moved by one", "wanted <= 1", SLOWER),
-        Same("always taken", "min(self.starts) < sides.LINE", SLOWER),
-        Same("bound moved by one", "min(self.starts) < sides.LINE", SLOWER),
     ),
     "_runtime/checks.py": (
         Same("argument by name dropped", "frozen=True", "nobody sets anything of it"),
@@ -138,19 +113,6 @@ _SAME: dict[str, tuple[Same, ...]] = {
             "what is conjugated is complex, which no kernel takes",
             "if tensor.is_neg():",
         ),
-        Same(
-            "condition dropped",
-            "interprets_bf16()",
-            _MENDED,
-            "if INTERPRETED and (not interprets_bf16()):",
-        ),
-        Same(
-            "condition dropped",
-            "interprets_bf16()",
-            _MENDED,
-            "tensor.dtype == torch.bfloat16:",
-        ),
-        Same("never taken", "interprets_bf16()", _MENDED),
         Same(
             "condition dropped",
             "wanted[0] is ...",
@@ -253,5 +215,5 @@ def excuse(module: str, mutated: Mutated) -> str | None:
     """Why a mutant of a module does what the module does; None if it should not."""
     rows = _SAME.get(module, ())
     if _OLDEST:
-        rows += PATH_ON_OLDEST.get(module, ())
+        rows += {**PATH_ON_OLDEST, **TILES_ON_OLDEST}.get(module, ())
     return next((row.reason for row in rows if row.covers(mutated)), None)

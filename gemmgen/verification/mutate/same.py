@@ -8,6 +8,7 @@ from gemmgen.verification.mutate.mutants import Mutated
 ANEW = "what is not found is made anew, as it was"
 SLOWER = "the same is found in more time"
 INFERENCE = "torch 2.13 passes over tensors of inference mode, older ones refuse them"
+EITHER = "at the very bound either tile will do"
 TYPES = "a bound of types is nobody's at run time"
 DICT = "a dict is made without it"
 

@@ -98,7 +98,7 @@ kernels:
     layout: NN
     dtype: fp16
     autotune: runtime
-    tiles: [{m: 16, n: 16, k: 16}, {m: 16, n: 32, k: 32}]
+    tiles: [{m: 16, n: 16, k: 16}, {m: 16, n: 32, k: 32, warps: 8}]
 """
 
 
@@ -135,14 +135,24 @@ _TUNED = Tuning(
                 parse_tile("warp_specialized 72x64x64 k2fill s8 w4"): Cost(
                     0.05, 1.5, 3.0, 5e-5
                 ),
-                parse_tile("warp_specialized 192-256x256x64 c2 s4 w8"): Cost(
-                    0.65, 1.6, 6.9, 4e-5
+                parse_tile("warp_specialized 104-120x128x64 kfill s5 w8"): Cost(
+                    0.34, 0.9, 3.2, 4e-5
+                ),
+                parse_tile("warp_specialized 128x72-208x64 kfill s4 w8"): Cost(
+                    0.51, 1.2, 3.2, 4e-5
+                ),
+                parse_tile("warp_specialized 144-256x256x64 c2 s4 w8"): Cost(
+                    0.3, 1.6, 3.2, 4e-5
                 ),
             },
         )
     },
 )  # fmt: skip
-"""A kernel that chooses among tiles by what they cost, but for its layers."""
+"""A kernel that chooses among tiles by what they cost, but for its layers.
+
+One stands for others of fewer rows, one for those of fewer columns: each in one; one of
+a cluster for tiles in pieces.
+"""
 
 _STREAMING = """
 gemmgen: 1

@@ -30,6 +30,8 @@ _ITEMS, _AXES = 2, 2
 """Of what is mapped, and how many axes it may be mapped along."""
 _WHOLE_OR_COLUMNS = 2
 """Ways to cut a call: not at all, along columns; others are along its rows and K."""
+_NO_GPU = "xpu"
+"""What torch knows as a device, and Triton's kernels do not run on."""
 
 
 def check_operator(
@@ -204,6 +206,16 @@ def _without_memory(one: Entered) -> None:
             given = list(fakes)
             given[place] = fakes[place].to(torch.int32)
             one.refused("fake int32", name, lambda given=given: one.overload(*given))  # type: ignore[misc]
+        there = [
+            (
+                torch.empty_like(given, device=_NO_GPU)
+                if isinstance(given, Tensor)
+                else given
+            )
+            for given in fakes
+        ]
+        _, name, _ = next(one.tensors())
+        one.refused(f"fake on {_NO_GPU}", name, lambda: one.overload(*there))
     _on_meta(one)
 
 

@@ -1,4 +1,4 @@
-"""Gradients of a kernel by torch.func: alone, item by item, around each other."""
+"""A kernel under torch.func, and its gradients: alone, by item, around each other."""
 
 from functools import partial
 from typing import Any
@@ -16,9 +16,33 @@ from gemmgen.verification.operators.entered import Entered
 
 
 def check_transforms(one: Entered) -> None:
-    """Raise `Wrong` for a gradient that is another than autograd's, or left out."""
+    """Raise `Wrong` for a gradient that is another than autograd's, or left out.
+
+    And for what a transform has left behind, which has a tensor in it.
+    """
+    _left_behind(one)
     for check in (_by_functions, _per_item, _nested, _batched) if one.grad else ():
         check(one)
+
+
+def _left_behind(one: Entered) -> None:
+    """It is read as that tensor by way of torch; by itself it has no memory."""
+    left: list[Tensor] = []
+
+    def seen(given: Tensor) -> Tensor:
+        left.append(given)
+        return given.double().sum()
+
+    first, *others = one.mapped(Tensor.detach)
+    torch.func.grad(seen)(first)
+    with torch.no_grad():  # else torch is asked for a gradient
+        found = several(one.launcher(left.pop(), *others))
+    one.same("of what a transform left behind", found)
+    plain = getattr(one.launcher, "__wrapped__", None)
+    if plain is not None:
+        torch.vmap(seen)(first[None])
+        what = "an item that a transform left behind"
+        one.refused(what, one.names[0], lambda: plain(*left, *others))
 
 
 def _by_functions(one: Entered) -> None:

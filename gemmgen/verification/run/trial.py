@@ -29,7 +29,11 @@ from gemmgen.verification.contract.memory_rules import (
 )
 from gemmgen.verification.contract.package import check_package
 from gemmgen.verification.contract.parallel_layers import check_parallel_layer
-from gemmgen.verification.contract.refusals import check_refusals
+from gemmgen.verification.contract.refusals import (
+    check_numbers,
+    check_refusals,
+    check_unable,
+)
 from gemmgen.verification.contract.replacements import check_replacements
 from gemmgen.verification.contract.tile_choice import check_choice
 from gemmgen.verification.example import subject
@@ -142,9 +146,13 @@ class Trial:
         self.largest = tuple(map(max, self.largest, (case.m, case.n, case.k)))
 
     def refuse(self) -> None:
-        """Calls that must raise ValueError, and one that looks as if it must."""
+        """Calls that must raise ValueError, and some that look as if they must."""
         given = (self.plan, self.launcher, self.device)
-        self.examples += self.attempt("refusals", lambda: check_refusals(*given))
+        self.examples += self.attempt(
+            "refusals", lambda: check_refusals(*given) + check_numbers(*given)
+        )
+        unable = partial(check_unable, self.plan, self.module, self.device)
+        self.examples += self.attempt("an interpreter without bf16", unable)
         self.examples += self.attempt(
             "memory that is shared",
             lambda: check_memory_refusals(*given) + check_in_place(*given),
