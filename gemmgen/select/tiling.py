@@ -159,9 +159,9 @@ def with_costs_of(
 ) -> Tile | None:
     """A tile that was timed, with as many stages as fit here; None if it serves badly.
 
-    One that stands for others rather does without the largest of them than a stage, and
-    without such as wait for their epilogue. Where K in parts serves badly K is whole. A
-    persistent loop that waits for operands [m, n] overlaps less than what was timed.
+    One that stands for others does without such as spill or wait for their epilogue,
+    rather without the largest than a stage. A persistent loop that waits for operands
+    [m, n] overlaps less than what was timed. K is whole where parts of it serve badly.
     """
 
     def serves(one: Tile) -> bool:
@@ -174,25 +174,26 @@ def with_costs_of(
             and not _otherwise_in_pieces(one, timed.stands_in_one, product)
         )
 
-    quick = _quick(timed, product)
+    able = _able(timed, product)
     counts = range(timed.stages - 1, 1, -1)
-    shallower = (replace(quick, stages=count) for count in counts)
-    for tile in (*_narrower(quick), *shallower):
+    shallower = (replace(able, stages=count) for count in counts)
+    for tile in (*_narrower(able), *shallower):
         if fits(tile, product, target):
             ways = tile, replace(tile, split_k=1)
             return next((way for way in ways if all(map(serves, way.members))), None)
     return None
 
 
-def _quick(tile: Tile, product: Product) -> Tile:
-    """A tile, without such sides as wait long for their first epilogue's instructions.
+def _able(tile: Tile, product: Product) -> Tile:
+    """A tile, without such sides as spill, or wait long for their first epilogue.
 
     If all do it stays as it is.
     """
-    able = [one for one in tile.members if fetching(one, product) <= _FETCHED]
-    if not tile.from_side or not able:
-        return tile
-    return replace(tile, m=able[-1].m, n=able[-1].n)
+    for one in reversed(tile.members if tile.from_side else ()):
+        whole = replace(one, split_k=1)
+        if fetching(one, product) <= _FETCHED and not spills(whole, product):
+            return replace(tile, m=one.m, n=one.n)
+    return tile
 
 
 def _narrower(tile: Tile) -> Iterator[Tile]:

@@ -53,17 +53,22 @@ def waiting(
 ) -> float:
     """How many times as long a block takes as it was timed, in a ring less deep.
 
-    Of what a tile stands for it is that of the middle one.
+    Of what a tile stands for it is the mean of the middle one and of the largest.
     """
-    now, timed = tile.stages, as_.stages
-    if tile.from_side:
-        one = tile.members[len(tile.members) // 2]
-        block *= as_.share(one)
-        now = _depth(replace(one, stages=now), product, target)
-        timed = _depth(replace(one, stages=timed), _plain(product), target)
+    if not tile.from_side:
+        return _longer(tile.stages, as_.stages, block)
+    found = []
+    for one in (tile.members[len(tile.members) // 2], tile.members[-1]):
+        now = _depth(replace(one, stages=tile.stages), product, target)
+        timed = _depth(replace(one, stages=as_.stages), _plain(product), target)
+        found.append(_longer(now, timed, block * as_.share(one)))
+    return mean(found)
+
+
+def _longer(now: int, timed: int, block: float) -> float:
+    """The same of a tile alone: what its ring hid as it was timed, this one may not."""
     if now >= timed:
         return 1.0
-    # As it was timed its ring hid that, or its block has waited.
     return max(1.0, min(_ARRIVAL, block * (timed - 1)) / (now - 1) / block)
 
 

@@ -39,6 +39,7 @@ _SAME: dict[str, tuple[Same, ...]] = {
             "the first is whether product and sum are fused, which all are",
         ),
     ),
+    "_runtime/device.py": (Same("< became <=", "x < 0", _BOTH_RIGHT),),
     "_runtime/functions.py": (
         Same("< became <=", "tl.abs(x) < 0.5", _BOTH_RIGHT),
         Same("NaN dropped", "tl.maximum(x, 0.0", _STAYS_NAN, "0.0) + log1p_t"),
