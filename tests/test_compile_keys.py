@@ -47,7 +47,8 @@ def key_of(plan: Plan, module: Any, launch: Any) -> CompileKey:
         for row, one in zip(plan.rows, module.TILES, strict=True)
         if launch.tile._replace(starts=one.starts) in one.members()
     )
-    (tile,) = (one for one in row.tiles(plan.product) if one.m == launch.tile.m)
+    sides = launch.tile.m, launch.tile.n
+    (tile,) = (one for one in row.tiles(plan.product) if (one.m, one.n) == sides)
     parameters = launch.kernel.params[-len(launch.scalars) :]
     kinds = {}
     for parameter, value in zip(parameters, launch.scalars, strict=True):
