@@ -1,6 +1,7 @@
 """What an epilogue, and the room that its buffers take, add to what a tile costs."""
 
 from dataclasses import replace
+from functools import cache
 from statistics import mean
 
 from gemmgen.cost.resources import fits
@@ -72,6 +73,7 @@ def _longer(now: int, timed: int, block: float) -> float:
     return max(1.0, min(_ARRIVAL, block * (timed - 1)) / (now - 1) / block)
 
 
+@cache
 def _depth(tile: Tile, product: Product, target: Target) -> int:
     """The stages that a tile of these, or of more, has room for."""
     deeper = replace(tile, stages=tile.stages + 1)
