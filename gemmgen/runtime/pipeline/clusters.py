@@ -12,11 +12,11 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia import hopper
 from triton.experimental.gluon.language.nvidia.hopper import mbarrier
 
-# Triton 3.8 has these two; 3.9 has no such fence, and the CTAs of a cluster meet by
-# itself.
+# Triton 3.8 has these two, 3.7 only the fence; 3.9 has none, and the CTAs of a cluster
+# meet by itself.
 fence_barriers: Any = getattr(mbarrier, "fence_init_release_cluster", None)
 meet: Any = getattr(getattr(hopper, "cluster", None), "barrier", None)
-MEETS = gl.constexpr(fence_barriers is not None)
+MEETS = gl.constexpr(None not in (fence_barriers, meet))
 
 
 @gluon.jit

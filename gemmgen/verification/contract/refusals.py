@@ -4,13 +4,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from gemmgen.select.plan import Plan
 from gemmgen.tables.operations import OPERATIONS
@@ -75,11 +75,10 @@ def check_numbers(
     return len(given)
 
 
-def check_unable(plan: Plan, module: ModuleType, device: torch.device) -> int:
+def check_without_bf16(plan: Plan, module: ModuleType, device: torch.device) -> int:
     """Raise `Wrong` unless bf16 is refused where the interpreter multiplies none.
 
-    Other types are not, nor is bf16 where no kernel will run: there numbers may be
-    symbolic, but no text.
+    Other types are not.
     """
     call = valid_call(plan, Case((3,), 5, 7), device)
     launcher = launcher_of(plan, module)
@@ -89,15 +88,34 @@ def check_unable(plan: Plan, module: ModuleType, device: torch.device) -> int:
             _check(plan, launcher, Refusal(name, "is bf16", call))
         elif all(one.dtype != torch.bfloat16 for one in call.tensors.values()):
             call.of(plan, launcher)
-        with runtime(module, "support").dry_run():
-            text, traced = _NO_NUMBERS["is text"], _NO_NUMBERS["is symbolic"]
-            replace(call, numbers=dict.fromkeys(call.numbers, traced)).of(
-                plan, launcher
-            )
-            for one in call.numbers:
-                wrong = replace(call, numbers={**call.numbers, one: text})
-                _check(plan, launcher, Refusal(one, "is text", wrong))
     return 1
+
+
+def check_traced_numbers(plan: Plan, module: ModuleType, device: torch.device) -> int:
+    """Raise `Wrong` unless numbers may be symbolic where no kernel will run.
+
+    Text may not. How many numbers there are.
+    """
+    call = valid_call(plan, Case((3,), 5, 7), device)
+    launcher = launcher_of(plan, module)
+    text: Any = "1"
+    with runtime(module, "support").dry_run():
+        for name, number in call.numbers.items():
+            call.numbers[name] = _symbolic()
+            call.of(plan, launcher)
+            call.numbers[name] = text
+            _check(plan, launcher, Refusal(name, "is text", call))
+            call.numbers[name] = number
+    return len(call.numbers)
+
+
+@cache
+def _symbolic() -> torch.SymFloat:
+    """A number that is not known, as torch.compile and torch.export have them."""
+    # Imports sympy, which a kernel without numbers has no need of.
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return ShapeEnv().create_unbacked_symfloat()
 
 
 def _check(plan: Plan, launcher: Callable[..., Any], refusal: Refusal) -> None:
@@ -125,7 +143,7 @@ def refusals(plan: Plan, device: torch.device) -> Iterator[Refusal]:
             changed = replace(call, tensors={**tensors, name: wrong})
             yield Refusal(name, mistake, changed)
     for name in call.numbers:
-        for mistake, wrong_number in _NO_NUMBERS.items():
+        for mistake, wrong_number in (*_NO_NUMBERS, ("is symbolic", _symbolic())):
             changed = replace(call, numbers={**call.numbers, name: wrong_number})
             yield Refusal(name, mistake, changed)
     for position, output in enumerate(outputs):
@@ -152,15 +170,14 @@ def with_output(call: Call, position: int, mistake: str, wrong: Tensor) -> Refus
 
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-_NO_NUMBERS: dict[str, Any] = {
-    "is text": "1",
-    "is None": None,
-    "is a bool": True,
-    "is complex": 1j,
-    "is a list": [1.0],
-    "is symbolic": ShapeEnv().create_unbacked_symfloat(),
-    "is more than any float": 10**400,
-}
+_NO_NUMBERS: tuple[tuple[str, Any], ...] = (
+    ("is text", "1"),
+    ("is None", None),
+    ("is a bool", True),
+    ("is complex", 1j),
+    ("is a list", [1.0]),
+    ("is more than any float", 10**400),
+)
 
 
 def _dtypes(tensor: Tensor) -> Iterator[tuple[str, Tensor]]:

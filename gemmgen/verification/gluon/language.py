@@ -254,12 +254,13 @@ def stand_ins() -> dict[int, Any]:
         (real_hopper.tma, TMA),
         (getattr(real_hopper, "cluster", None), CLUSTER),
     ]
-    memory = real_gl.shared_memory_descriptor
-    for name in ("reinterpret", "_reinterpret"):
-        found[id(getattr(memory, name, None))] = _reinterpret
     for real, module in pairs:
         found[id(real)] = module
         for name, value in vars(module).items():
             if not name.startswith("_") and hasattr(real, name):
                 found[id(getattr(real, name))] = value
+    memory = real_gl.shared_memory_descriptor
+    for name in ("reinterpret", "_reinterpret"):
+        found[id(getattr(memory, name, None))] = _reinterpret
+    found.pop(id(None), None)  # modules and methods that this Triton lacks
     return found

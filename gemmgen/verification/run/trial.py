@@ -32,7 +32,8 @@ from gemmgen.verification.contract.parallel_layers import check_parallel_layer
 from gemmgen.verification.contract.refusals import (
     check_numbers,
     check_refusals,
-    check_unable,
+    check_traced_numbers,
+    check_without_bf16,
 )
 from gemmgen.verification.contract.replacements import check_replacements
 from gemmgen.verification.contract.tile_choice import check_choice
@@ -151,8 +152,13 @@ class Trial:
         self.examples += self.attempt(
             "refusals", lambda: check_refusals(*given) + check_numbers(*given)
         )
-        unable = partial(check_unable, self.plan, self.module, self.device)
-        self.examples += self.attempt("an interpreter without bf16", unable)
+        for what, check in (
+            ("an interpreter without bf16", check_without_bf16),
+            ("numbers that are traced", check_traced_numbers),
+        ):
+            self.examples += self.attempt(
+                what, partial(check, self.plan, self.module, self.device)
+            )
         self.examples += self.attempt(
             "memory that is shared",
             lambda: check_memory_refusals(*given) + check_in_place(*given),
