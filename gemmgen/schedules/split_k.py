@@ -9,7 +9,7 @@ from gemmgen.schedules.parts.memory import (
     unit_of,
 )
 from gemmgen.schedules.parts.schedule import Kernel, Schedule, Size
-from gemmgen.schedules.parts.search import MOST_STAGES, PARTED, in_parts, k_blocks
+from gemmgen.schedules.parts.search import PARTED, SEARCHED_STAGES, in_parts, k_blocks
 from gemmgen.schedules.parts.tile import FILL, Product, Tile
 
 _IN_MANY_PARTS: Size = (32, 64, 1, 4, 2 * FILL)
@@ -51,7 +51,7 @@ def sizes(product: Product, target: Target) -> tuple[Size, ...]:
 
 def search(product: Product) -> Iterator[Tile]:
     """In up to four times as many parts as there are SMs for."""
-    parts, stages = (1, FILL, 2 * FILL, 4 * FILL), (MOST_STAGES, 4)
+    parts, stages = (1, FILL, 2 * FILL, 4 * FILL), (SEARCHED_STAGES, 4)
     lengths = k_blocks(product, 0.5, 1, 2)
     yield from in_parts("split_k", PARTED + _APART, lengths, parts, stages)
 

@@ -12,8 +12,8 @@ from gemmgen.schedules.parts.memory import (
 )
 from gemmgen.schedules.parts.schedule import Kernel, Schedule, Size
 from gemmgen.schedules.parts.search import (
-    MOST_STAGES,
     PARTED,
+    SEARCHED_STAGES,
     in_parts,
     k_blocks,
     not_by_descriptors,
@@ -61,7 +61,7 @@ def sizes(product: Product, target: Target) -> tuple[Size, ...]:
 
 def search(product: Product) -> Iterator[Tile]:
     """With K whole, and in as many parts as there are SMs for."""
-    stages, lengths = (MOST_STAGES, 6, 4), k_blocks(product, 1, 2)
+    stages, lengths = (SEARCHED_STAGES, 6, 4), k_blocks(product, 1, 2)
     yield from in_parts("tma", PARTED, lengths, (1, FILL), stages)
     yield from in_parts("tma", _FLAT, k_blocks(product, 4), (1, FILL), stages)
 

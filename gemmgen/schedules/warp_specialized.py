@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from itertools import product as every
 
 from gemmgen.hardware.targets import Rates, Target
-from gemmgen.runtime.sides import most_in_one
+from gemmgen.runtime.sides import may_part, most_in_one
 from gemmgen.schedules.parts.consumers import (
     by_pointers,
     composes,
@@ -24,8 +24,12 @@ from gemmgen.schedules.parts.consumers import (
 )
 from gemmgen.schedules.parts.memory import MOST_ACCUMULATED
 from gemmgen.schedules.parts.schedule import TILE, Kernel, Pause, Schedule, Size
-from gemmgen.schedules.parts.search import MOST_STAGES, k_blocks, not_by_descriptors
-from gemmgen.schedules.parts.tile import FILL, GROUP_M, Product, Tile
+from gemmgen.schedules.parts.search import (
+    SEARCHED_STAGES,
+    k_blocks,
+    not_by_descriptors,
+)
+from gemmgen.schedules.parts.tile import FILL, GROUP_M, MOST_STAGES, Product, Tile
 
 _NAME = "warp_specialized"
 _SIZES: tuple[Size, ...] = (
@@ -77,8 +81,6 @@ _OF_CLUSTERS: tuple[_Sides, ...] = ((128, 256, 8), (192, 256, 8), (256, 256, 8))
 """Those of tiles that two CTAs share, for rows that do not fill lines of L2: of such
 7645x15232x8408 takes 2.63 ms in 256 x 256, 3.02 in tiles of one (bf16 NT, H200). Where
 rows are cut, Triton 3.8 cannot compile operands [n]."""
-_DEEPEST = 12
-"""Stages that tiles of few rows have room for, and use: 72 x 64 is fastest with 12."""
 
 _HELD_AT_LEAST, _TAKEN = 90e-9, 0.039e-9
 """Seconds of a consumer from a block's arrival to its left side in registers, and for
@@ -120,7 +122,7 @@ def search(product: Product) -> Iterator[Tile]:
     turned = shared_axis(product.kind, product.layout) != "m"
     for (m, n, warps), k in every(shapes, k_blocks(product, 1, 2)):
         rows, columns = (m, n) if turned else (n, m)
-        yield Tile(rows, columns, k, GROUP_M, MOST_STAGES, warps, _NAME)
+        yield Tile(rows, columns, k, GROUP_M, SEARCHED_STAGES, warps, _NAME)
     (line,) = k_blocks(product, 1)
     composed = _IN_ONE if rows_along_k(product) else _COMPOSED
     sides = [(m, n, warps) for (n, warps), rows in composed.items() for m in rows]
@@ -146,7 +148,7 @@ def _deep(
 ) -> Iterator[Tile]:
     """Tiles of such sides that compile, with all parts of K, as deep as any fits."""
     for (m, n, warps), split_k in every(sides, parts):
-        how = _DEEPEST, warps, _NAME, split_k
+        how = MOST_STAGES, warps, _NAME, split_k
         tile = Tile(m, n, k, GROUP_M, *how, ctas=ctas)
         if not why_not_compiled(tile, product):
             yield tile
@@ -170,9 +172,8 @@ def spills(tile: Tile, product: Product) -> bool:
 
 def _is_cut_often(tile: Tile) -> bool:
     """Whether a sum is cut into four pieces, or into three of columns, or is large."""
-    turned = tile.launched.cut_axis == "n"
-    side, registers = (tile.m if turned else tile.n), tile.m * tile.n // tile.warps
-    return side.bit_count() > (3 if turned else 2) or registers > 192 * 32
+    rows, elements = tile.launched.shared_axis == "m", tile.m * tile.n
+    return not may_part(tile.shared_side, rows) or elements > 192 * 32 * tile.warps
 
 
 def registers(tile: Tile, product: Product) -> int:

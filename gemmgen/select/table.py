@@ -6,15 +6,17 @@ from dataclasses import dataclass, replace
 from gemmgen.cost.resources import fits, shared_memory
 from gemmgen.hardware.targets import TARGETS, Rates, Target
 from gemmgen.schedules import schedule_of
-from gemmgen.schedules.parts.tile import Product, Tile, nearest_fitting
+from gemmgen.schedules.parts.tile import (
+    MOST_STAGES,
+    Product,
+    Tile,
+    nearest_fitting,
+)
 from gemmgen.select.model_table import modelled, narrow, one_column
 from gemmgen.select.tuned.costs import Timed
 from gemmgen.select.tuned.decision_list import ANY, Rule
 from gemmgen.select.tuned.layers import Pin
 from gemmgen.spec.shapes import Layer
-
-MOST_STAGES_OF_ROWS = 12
-"""What tiles that one stands for have at most, as those that are timed."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Row:
         """The sides up to which tiles that it stands for have one more stage each."""
         members = self.tile.members if self.tile.from_side else ()
         found: list[int] = []
-        while self.tile.stages + len(found) < MOST_STAGES_OF_ROWS:
+        while self.tile.stages + len(found) < MOST_STAGES:
             more, last = len(found) + 1, 0
             for tile in members:
                 if not fits(_deeper(tile, more), product, self.target):

@@ -1,7 +1,7 @@
 """The data model of a spec file, and its JSON Schema for editors.
 
 Knows the whole language, built or not, one value at a time; rules between values are
-for `spec.py` and `plan.py`.
+for `validation.py` and for `select`.
 """
 
 from functools import partial
@@ -13,6 +13,7 @@ from pydantic.json_schema import GenerateJsonSchema
 from gemmgen.epilogue.shorthand import STEPS
 from gemmgen.hardware.gpus import NAMES, SHOWN, unknown_target
 from gemmgen.schedules import SCHEDULES
+from gemmgen.schedules.parts.tile import MOST_OF_TILES
 from gemmgen.spec.value_types import Choice, Exactly, Flag, Identifier, Several, Whole
 from gemmgen.tables.dtypes import DTYPES, PRECISIONS, unknown_dtype
 from gemmgen.tables.layouts import LAYOUTS
@@ -23,9 +24,6 @@ VERSION = 1
 AUTO = "auto"
 ACCUMULATORS = tuple(dict.fromkeys(row.accumulator for row in DTYPES.values()))
 
-# An fp32 accumulator of 512 x 128 fills the register file of an SM, and two stages of
-# 128 rows of 512 fp16 its shared memory: a longer side serves no GPU there is.
-MAX_SIDE = 512
 POWER = "which Triton needs"
 MAX_KERNELS = 10_000
 
@@ -86,34 +84,37 @@ class DtypeMap(Model):
     out: OptionalDtype = _key("Type of the result; default: a.", "fp32")
 
 
+def _in_tile(name: str, least: int, power: str | None = None, step: int = 1) -> Whole:
+    return Whole(f"tile {name}", least, MOST_OF_TILES[name], power, step)
+
+
 class Tile(Model):
     """The part of C that one program computes; what is left out is computed."""
 
     model_config = ConfigDict(title="tile")
 
-    m: Annotated[int, Whole("tile m", 16, MAX_SIDE, step=8)] = _required(
+    m: Annotated[int, _in_tile("m", 16, step=8)] = _required(
         "Rows of C in a tile: a power of two, or any multiple of 8 up to 256 with "
         "schedule: warp_specialized, whose warpgroups cut one side and compose the "
         "other.",
         128,
     )
-    n: Annotated[int, Whole("tile n", 16, MAX_SIDE, step=8)] = _required(
+    n: Annotated[int, _in_tile("n", 16, step=8)] = _required(
         "Columns of C in a tile: the same.", 256
     )
-    k: Annotated[int, Whole("tile k", 16, MAX_SIDE, POWER)] = _required(
+    k: Annotated[int, _in_tile("k", 16, POWER)] = _required(
         "Length of one step along K.", 64
     )
-    group_m: Annotated[int | None, Whole("tile group_m", 1, 64)] = _key(
+    group_m: Annotated[int | None, _in_tile("group_m", 1)] = _key(
         "Rows of tiles that run together to share the L2 cache.", 8
     )
-    stages: Annotated[int | None, Whole("tile stages", 1, 12)] = _key(
+    stages: Annotated[int | None, _in_tile("stages", 1)] = _key(
         "Steps along K in flight.", 4
     )
-    # 32 warps are 1024 threads with 64 registers each: too few for a tile.
-    warps: Annotated[int | None, Whole("tile warps", 1, 16, POWER)] = _key(
+    warps: Annotated[int | None, _in_tile("warps", 1, POWER)] = _key(
         "Warps of a program.", 8
     )
-    split_k: Annotated[int | None, Whole("tile split_k", 1, 64)] = _key(
+    split_k: Annotated[int | None, _in_tile("split_k", 1)] = _key(
         "Parts that K is cut into.", 4
     )
 

@@ -7,7 +7,8 @@ from gemmgen.schedules.parts.memory import block_k
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import GROUP_M, LINE_BYTES, Product, Tile
 
-MOST_STAGES = 8
+SEARCHED_STAGES = 8
+"""Stages of the deepest tiles of powers of two that searches try."""
 
 
 def k_blocks(product: Product, *lines: float) -> list[int]:

@@ -10,9 +10,9 @@ from gemmgen.runtime.tile import Tile as Launched
 from gemmgen.tables.dtypes import MMAS, Mma
 
 __all__ = [
-    "FALLBACK", "FILL", "FULL", "GROUP_M", "LINE_BYTES", "SECTOR", "Launched",
-    "Product", "Rates", "Tile", "Work", "cut", "duration", "nearest_fitting",
-    "reused_buffers",
+    "FALLBACK", "FILL", "FULL", "GROUP_M", "LINE_BYTES", "MOST_OF_TILES", "MOST_STAGES",
+    "SECTOR", "Launched", "Product", "Rates", "Tile", "Work", "cut", "duration",
+    "nearest_fitting", "reused_buffers",
 ]  # fmt: skip
 
 FALLBACK = "tiled"
@@ -20,6 +20,17 @@ FALLBACK = "tiled"
 
 GROUP_M = 8
 """Tiles a column of the L2 order; 4 to 16 hardly differ on square shapes."""
+
+MOST_STAGES = 12
+"""Those of the deepest tiles: of few rows they have room, and use it (72 x 64)."""
+
+MOST_OF_TILES = {
+    **dict.fromkeys("mnk", 512),
+    **{"group_m": 64, "stages": MOST_STAGES, "warps": 16, "split_k": 64},
+}
+"""What users may ask of a tile. An fp32 accumulator of 512 x 128 fills the register
+file of an SM, and two stages of 128 rows of 512 fp16 its shared memory: a longer side
+serves no GPU there is. 32 warps are 1024 threads with 64 registers each: too few."""
 
 LINE_BYTES = LINE
 """A cache line: what a K block takes of each row, or a multiple of it."""

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from gemmgen.base.errors import quoted
 from gemmgen.schedules import SCHEDULES, schedule_of
-from gemmgen.schedules.parts.tile import FILL, GROUP_M, Tile
-from gemmgen.spec.schema import MAX_SIDE
+from gemmgen.schedules.parts.tile import FILL, GROUP_M, MOST_OF_TILES, Tile
 
 _FORM = re.compile(
     r"(?P<schedule>[a-z_]+) "
@@ -16,11 +15,8 @@ _FORM = re.compile(
 )
 _FILLING = {"fill": FILL, "2fill": 2 * FILL, "4fill": 4 * FILL}
 _SAID = {parts: text for text, parts in _FILLING.items()}
-_MOST = {
-    **dict.fromkeys("mnk", MAX_SIDE),
-    **{"group_m": 64, "split_k": 64, "stages": 12, "warps": 16},
-}
-"""As in specs; schedules that keep no block take longer steps along K."""
+_LONGER = 8
+"""How much longer than in specs the steps along K are of schedules without a ring."""
 
 
 def format_tile(tile: Tile) -> str:
@@ -77,8 +73,8 @@ def _faults(tile: Tile, known: bool) -> Iterator[str]:
     schedule = schedule_of(tile)
     if any(number & (number - 1) for number in schedule.powers_of_two(tile)):
         yield "has a side or warps that are no power of two, which Triton needs"
-    for name, most in _MOST.items():
-        times = 8 if schedule.memory_bound and name == "k" else 1
+    for name, most in MOST_OF_TILES.items():
+        times = _LONGER if schedule.memory_bound and name == "k" else 1
         if getattr(tile, name) > times * most:
             yield f"has {name} {getattr(tile, name)}, which is more than any GPU takes"
     if fault := schedule.misshapen(tile):
