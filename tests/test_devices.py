@@ -14,6 +14,7 @@ from gemmgen.cost.resources import shared_memory, why_not_compiled
 from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.output import builder
 from gemmgen.render.names.parts import file_of
+from gemmgen.runtime.tile import ASYNCHRONOUS
 from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.plan import load
@@ -135,6 +136,11 @@ def test_a_row_says_of_gpus_what_the_launcher_does(built: Any) -> None:
                 if sm >= tile.sm:
                     said = tile.runs_on(sm, target.shared_per_block)
                     assert said == row.runs_on(target, plan.product)
+
+
+def test_launchers_know_whose_units_read_shared_memory() -> None:
+    for one in TARGETS.values():
+        assert (one.architecture in ASYNCHRONOUS) == (one.unit != "mma")
 
 
 def test_targets_have_their_own_limits() -> None:

@@ -70,11 +70,6 @@ class Target:
         """Shared memory that each resident block costs beside its own, in bytes."""
         return 1024
 
-    @property
-    def asynchronous(self) -> bool:
-        """Whether its unit reads both operands from shared memory, on its own."""
-        return self.unit != "mma"
-
     def flops(self, kind: str) -> float:
         """FLOP per second of all SMs for a product of `flops_per_clock`."""
         return self.flops_per_clock[kind] * self.sms * self.rates.clock

@@ -7,6 +7,7 @@ from itertools import groupby
 
 from gemmgen.base.names import WIDTH, grouped
 from gemmgen.render.names.parts import shared
+from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import FILL, Product, Rates, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
@@ -37,18 +38,22 @@ class TableText:
             "m, of so many columns up to n."
         )
         clusters = "Clusters of CTAs need Triton 3.8."
+        described = any(schedule_of(row.tile).described for row in self.plan.rows)
+        by_tma = ", and those by TMA if that cannot move its tensors" * described
         layers = "Rows of a layer come first: they serve its N and K alone."
         told = [
             *([layers] if any(row.pin for row in self.plan.rows) else []),
             *([costs] if self.timed else []),
             *([standing] if any(row.tile.from_side for row in self.plan.rows) else []),
             *([clusters] if any(row.tile.ctas > 1 for row in self.plan.rows) else []),
-            "GPUs without a tile's bytes of shared memory pass it over.",
+            "A call passes over tiles that need more shared memory than its GPU has"
+            f"{by_tma}.",
             *([full] if self.full else []),
             f"{self.plan.chosen_by}.",
         ]
         first = (
-            "A call takes the first row whose sm it has and whose M, N, K it fits in."
+            "A call takes the first row with sm up to its GPU's and M, N, K no less "
+            "than its own."
         )
         return f'"""{first}\n\n{textwrap.fill(" ".join(told), WIDTH)}\n"""'
 

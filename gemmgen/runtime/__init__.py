@@ -29,7 +29,7 @@ from types import ModuleType
 from typing import Any
 
 
-class Launchers(ModuleType):
+class LazyPackage(ModuleType):
     """A package whose names in `__all__` are imported when they are first asked for.
 
     Each is the launcher of the submodule of that name or, if it is in `MODULES`, the

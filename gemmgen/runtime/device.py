@@ -172,19 +172,19 @@ def sum_splits(
     return total.reshape(acc.shape)
 
 
-PLAIN = tl.constexpr(INTERPRETED)  # the interpreter has no libdevice
+EMULATED = tl.constexpr(INTERPRETED)  # the interpreter has no libdevice
 
 
 @triton.jit
 def fast_exp2(x):
     """Return 2^x; in fp32 by one instruction, which flushes subnormals."""
-    return tl.exp2(x) if PLAIN else libdevice.exp2(x)
+    return tl.exp2(x) if EMULATED else libdevice.exp2(x)
 
 
 @triton.jit
 def fast_divide(x, y):
     """Return x / y; in fp32 by two instructions, for y up to 2^126, no subnormals."""
-    if PLAIN or y.dtype == tl.float64:
+    if EMULATED or y.dtype == tl.float64:
         return x / y
     else:
         return libdevice.fast_dividef(x, y)

@@ -23,7 +23,7 @@ FUSED = {"enable_fp_fusion": True}
 
 TRITON_TYPES = dict(TYPE_NAMES.values())  # by torch's names
 
-PLAIN = (float, int, type(None))  # types that are passed to kernels unchanged
+UNCHANGED = (float, int, type(None))  # types that kernels are passed as they are
 
 # By device index and stream.
 WORKSPACES: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
@@ -168,7 +168,7 @@ class Launch:
 
 def addresses_of(arguments: Sequence[Any]) -> list[int | float]:
     """Return the addresses of tensors; numbers and None as they are."""
-    return [one if type(one) in PLAIN else one.data_ptr() for one in arguments]
+    return [one if type(one) in UNCHANGED else one.data_ptr() for one in arguments]
 
 
 def workspace(

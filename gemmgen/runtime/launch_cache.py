@@ -15,6 +15,7 @@ import torch
 from .families import Family, RecentFamilies, Warmed, warm_up
 from .launch import addresses_of
 from .repeats import (
+    NO_KEY,
     Repeat,
     call_key,
     in_order,
@@ -33,6 +34,7 @@ from .support import (
     has_override,
     intercepted,
     must_dispatch,
+    needs_gradient,
     profiling,
     tracing,
     watching,
@@ -167,7 +169,7 @@ class LaunchCache:
 
     def dispatch(self, call: Launcher, inputs: Sequence[Any], out: Any) -> Any:
         """Make a call by autograd if it only needs a gradient, else as an operator."""
-        if self.gradient and not intercepted(inputs) and self.gradient.asked(inputs):
+        if self.gradient and not intercepted(inputs) and needs_gradient(inputs):
             return self.gradient.call(call, self.names, inputs, out)
         return self.as_operator(*inputs, out=out)
 
@@ -181,7 +183,7 @@ class LaunchCache:
             return gradient.repeat(again, inputs)
         try:
             key, addresses = call_key(inputs, out)
-        except (AttributeError, OverflowError, RuntimeError, TypeError):
+        except NO_KEY:
             key = ()  # not plain tensors: the launcher says what is wrong
         if not key:
             if tracked:
@@ -248,7 +250,7 @@ class LaunchCache:
             return []
         try:
             key, _ = call_key(inputs)
-        except (AttributeError, OverflowError, RuntimeError, TypeError):
+        except NO_KEY:
             return []  # such calls have no family
         family = self.families.get(without_rows(key, inputs, self.by_row)[0])
         return warm_up(call, family, inputs) if family else []

@@ -21,8 +21,10 @@ from .support import contiguous_strides
 KEY_HEAD = 1  # parts of a `call_key` before those of arguments
 KEY_PER_TENSOR = 7  # parts of a tensor, shape and strides first; a number has one
 
-PLAIN = (torch.Tensor, torch.nn.Parameter)  # types without a dispatch of their own
+TENSORS = (torch.Tensor, torch.nn.Parameter)  # types without a dispatch of their own
 ALIGNED = 16  # bytes, to which the allocator aligns tensors
+
+NO_KEY = AttributeError, OverflowError, RuntimeError, TypeError  # where none is made
 
 Matcher = Callable[..., bool]
 Shape = tuple[int, ...]
@@ -33,15 +35,15 @@ def call_key(inputs: Sequence[Any], out: Any = None) -> tuple[tuple, list[int | 
     """Return the signature of a call, and `addresses_of` its arguments.
 
     The signature has all that may change the launch; of a number its sign, since
-    `PackedArgs` would find 0.0 for -0.0. Raises TypeError for what is no plain tensor
-    or requires a gradient, OverflowError for a number beyond fp32: the launcher judges
+    `PackedArgs` would find 0.0 for -0.0. Raises one of `NO_KEY` for what is no plain
+    tensor or requires a gradient, and for a number beyond fp32: the launcher judges
     these. One pass does both, for speed.
     """
     grad_enabled = torch.is_grad_enabled()
     key: list[Any] = [type(out)]
     addresses: list[int | float] = []
     for one in inputs if out is None else (*inputs, *several(out)):
-        if type(one) in PLAIN:
+        if type(one) in TENSORS:
             address = one.data_ptr()
             key += (one.shape, one.stride(), one.dtype, one.get_device(), address & 15)
             requires_grad = one.requires_grad
@@ -200,19 +202,19 @@ def tensor_comparison(inputs: Sequence[Any], by_row: Sequence[int] = ()) -> Matc
 @functools.cache
 def comparison_works() -> bool:
     """Return whether torch's comparison sees all differences, tried once."""
-    plain, more_rows = torch.zeros(4, 4)[:, :2], torch.ones(5, 4)[:, :2]
+    usual, more_rows = torch.zeros(4, 4)[:, :2], torch.ones(5, 4)[:, :2]
     others = (
-        plain.half(),
-        plain[:, :1],
+        usual.half(),
+        usual[:, :1],
         torch.zeros(4, 2),
         torch.zeros(4, 4, device="meta")[:, :2],
         torch.zeros(4, 4, requires_grad=True)[:, :2],
-        torch.nn.Parameter(plain, requires_grad=False),
-        torch._neg_view(plain),
+        torch.nn.Parameter(usual, requires_grad=False),
+        torch._neg_view(usual),
         0.0,
     )
     try:
-        same, any_rows = tensor_comparison([plain]), tensor_comparison([plain], [0])
+        same, any_rows = tensor_comparison([usual]), tensor_comparison([usual], [0])
         differ = not any(same(other) or any_rows(other) for other in others)
         return differ and not same(more_rows)
     except (AttributeError, RuntimeError, TypeError, ValueError):

@@ -74,12 +74,17 @@ def dry_run(requested: dict[str, Any] | None = None) -> Iterator[None]:
 
 def must_dispatch(arguments: Sequence[Any]) -> bool:
     """Return whether torch has to see a call: `intercepted`, or for a gradient."""
-    graded = torch.is_grad_enabled()
-    return intercepted(arguments) or any(
-        graded and one.requires_grad
-        for one in arguments
-        if isinstance(one, torch.Tensor)
-    )
+    return intercepted(arguments) or needs_gradient(arguments)
+
+
+def needs_gradient(arguments: Sequence[Any]) -> bool:
+    """Return whether gradients are on, and one of these tensors requires one."""
+    return torch.is_grad_enabled() and any(map(requires_grad, arguments))
+
+
+def requires_grad(value: Any) -> bool:
+    """Return whether a value is a tensor that requires a gradient."""
+    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def intercepted(arguments: Sequence[Any]) -> bool:

@@ -24,12 +24,6 @@ Starts = tuple[int, int]  # bytes
 Grid = Callable[[Any, Sizes, torch.device], Any]
 
 
-def one_a_tile(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
-    """Return a grid with a program for every tile."""
-    M, N, _ = sizes
-    return (tile.tiles(M, N),)
-
-
 def one_a_split(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]:
     """Return a grid with a program for every tile and split of K."""
     M, N, K = sizes
@@ -53,7 +47,7 @@ def one_a_raced_tile(
     return lambda config: (cdiv(M, config["BLOCK_M"]) * cdiv(N, config["BLOCK_N"]),)
 
 
-# By schedule; the others have a program for every tile.
+# By schedule.
 GRIDS: dict[str, Grid] = {
     "tiled": one_a_split,
     "tma": one_a_split,

@@ -130,7 +130,8 @@ class Tile(NamedTuple):
         """Return whether a GPU is new enough and a block of it has the `room` in bytes.
 
         Units that came with Hopper multiply from shared memory: one block more stays
-        there, where older ones have theirs in registers, and in tf32x3 part of another.
+        there, where older ones have theirs in registers, and in tf32x3 part of another,
+        so that room for two is asked.
         """
         needed = self.shared  # of stages - 1 blocks
         if self.stages > 1 and sm in ASYNCHRONOUS and self.sm not in ASYNCHRONOUS:

@@ -93,15 +93,11 @@ class Row:
         return max(shared_memory(tile, product, self.target) for tile in tiles)
 
     def runs_on(self, device: Target, product: Product) -> bool:
-        """Whether launchers take the tile for a newer GPU than its target, as they ask.
-
-        Asynchronous units keep one more block of the ring in shared memory, and of a
-        product split in three part of another: two are left for them.
-        """
-        needed, stages = self.shared_memory(product), self.tile.stages
-        if stages > 1 and device.asynchronous and not self.target.asynchronous:
-            needed = needed * (stages + 1) // (stages - 1)
-        return needed <= device.shared_per_block
+        """Whether launchers take the tile for a GPU no older than its target."""
+        launched = self.tile.launched._replace(
+            sm=self.architecture, shared=self.shared_memory(product)
+        )
+        return launched.runs_on(device.architecture, device.shared_per_block)
 
 
 def _deeper(tile: Tile, more: int) -> Tile:

@@ -15,7 +15,7 @@ from ..operators.entry import Entry, define
 from ..operators.registry import returned, slot_of
 from ..operators.sharding import Axes
 from ..packed import tma_templates
-from ..repeats import call_key, several
+from ..repeats import NO_KEY, call_key, several
 from ..replay import Replay, hooked, replay_of, run
 from ..support import (
     Bounded,
@@ -176,7 +176,7 @@ class Elementwise(Entry):
         present = [one for one in given if one is not None] if missing else given
         try:
             key, addresses = call_key(present)
-        except (AttributeError, OverflowError, RuntimeError, TypeError):
+        except NO_KEY:
             run(self.planned(sizes, given, stored))
             return
         key = (*key, *missing, *(one if one is None else one.shape for one in stored))

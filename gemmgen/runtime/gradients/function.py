@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..checks import refuse_out
-from ..support import in_transform
+from ..support import in_transform, requires_grad
 
 
 class Gradient:
@@ -37,10 +37,6 @@ class Gradient:
         self.backward = backward
         self.forward: Any = forward
         self.numbers = numbers
-
-    def asked(self, inputs: Sequence[Any]) -> bool:
-        """Return whether a call needs a gradient."""
-        return torch.is_grad_enabled() and any(map(requires_grad, inputs))
 
     def call(self, launcher: Any, names: Sequence[str], inputs: Any, out: Any) -> Any:
         """Return results that autograd can differentiate; ValueError for `out`."""
@@ -147,11 +143,6 @@ class OnceDifferentiable(torch.autograd.Function):  # type: ignore[misc]
     def backward(ctx: Any, *grads: Any) -> Any:
         """Raise RuntimeError."""
         raise RuntimeError(f"{ctx.kernel} has no second derivative")
-
-
-def requires_grad(value: Any) -> bool:
-    """Return whether a value is a tensor that requires a gradient."""
-    return isinstance(value, torch.Tensor) and value.requires_grad
 
 
 def drained(values: list[Any]) -> Iterator[Any]:

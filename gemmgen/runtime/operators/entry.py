@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ..checks import check_gradient
-from ..support import DUAL, in_mode, is_wrapped
+from ..support import DUAL, in_mode, is_wrapped, needs_gradient
 from .registry import Slot
 from .sharding import Axes, shard
 
@@ -30,7 +30,7 @@ class Entry:
         tensors = [one for one in inputs if isinstance(one, torch.Tensor)]
         if DUAL._current_level >= 0:
             self.refuse_tangents(inputs)
-        if torch.is_grad_enabled() and any(one.requires_grad for one in tensors):
+        if needs_gradient(tensors):
             return self.differentiate(keys, *inputs)
         redirected = in_mode() or tensors[0].is_meta
         if not (redirected or any(is_wrapped(t) or t.is_neg() for t in tensors)):

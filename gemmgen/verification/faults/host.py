@@ -15,8 +15,8 @@ _MOST_PARTS = 8
 """Operands, elements or arguments of one node that are dropped, each in its turn."""
 _TYPES = ("Callable", "Mapping", "dict", "tuple")
 """What has brackets that are no lookup."""
-_COUNTED = ("one_a_split",)
-"""Grids with a program for each tile, or part."""
+_COUNTED = "one_a_split"
+"""The grid with a program for each tile, or part."""
 _CHANGED = {15: 7, 31: 33}
 """What alignments and widths are taken for."""
 _LOOSER: dict[type[ast.cmpop], type[ast.cmpop]] = {
@@ -272,7 +272,7 @@ def _fewer_programs(place: int) -> Edit:
         if not isinstance(node, ast.Dict) or place >= len(node.values):
             return None
         grid = ast.unparse(node.values[place])
-        if grid not in _COUNTED:
+        if grid != _COUNTED:
             return None
         fewer = f"(lambda first, *rest: (max(1, first - 1), *rest))(*{grid}(*given))"
         new = copy.copy(node)

@@ -51,7 +51,10 @@ _SAME: dict[str, tuple[Same, ...]] = {
         Same("argument by name dropped", "_current_level=-1", _OTHER_TORCH),
         Same("never taken", "hasattr(DUAL, '_current_level')", _OTHER_TORCH),
         Same(
-            "condition dropped", "graded and one.requires_grad", SLOWER, "any((one.req"
+            "condition dropped",
+            "any(map(requires_grad",
+            SLOWER,
+            "return any(map(requires_grad, arguments))",
         ),
         Same("always taken", "if kind is not torch.Tensor:", SLOWER),
         Same("always taken", "own is not torch.Tensor.__torch_dispatch__", SLOWER),
@@ -170,9 +173,6 @@ _SAME: dict[str, tuple[Same, ...]] = {
         ),
     ),
     "_runtime/gradients/function.py": (
-        Same(
-            "condition dropped", "any(map(requires_grad", SLOWER, "is_grad_enabled()\n"
-        ),
         Same("never taken", "if not in_transform():", SLOWER),
     ),
     "_runtime/gradients/elementwise.py": (

@@ -72,7 +72,7 @@ PATH: dict[str, tuple[Same, ...]] = {
         Same("bound moved by one", "-LARGEST <= number <= LARGEST", SLOWER),
         Same("part of a key dropped", "torch.zeros(4, 4", _TRIAL),
         Same("argument by name dropped", "torch.zeros(4, 4", _TRIAL),
-        Same("argument by name dropped", "torch.nn.Parameter(plain", _TRIAL),
+        Same("argument by name dropped", "torch.nn.Parameter(usual", _TRIAL),
         Same(
             "bound moved by one",
             "before < distance < behind",
@@ -94,9 +94,7 @@ PATH: dict[str, tuple[Same, ...]] = {
             SLOWER,
             "must_dispatch(every) or out is None",
         ),
-        Same(
-            "condition dropped", "self.gradient.asked(inputs)", SLOWER, "if not inter"
-        ),
+        Same("condition dropped", "needs_gradient(inputs)", SLOWER, "if not inter"),
         Same(
             "condition dropped",
             "out is None and torch.is_grad_enabled()",
