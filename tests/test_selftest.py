@@ -17,7 +17,7 @@ from gemmgen.runtime.tile import Tile
 from gemmgen.select.plan import load
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.example.subject import ANYWHERE
-from gemmgen.verification.faults.boxes import box_families
+from gemmgen.verification.faults.expressions import box_families
 from gemmgen.verification.faults.families import families
 from gemmgen.verification.faults.host import host_families, on_the_host
 from gemmgen.verification.mutate import host_excuses, selftest

@@ -151,8 +151,6 @@ def test_places_in_lists_and_maps() -> None:
     assert str(kernel.at("schedule", 0)) == "s:3:5"
     assert str(kernel.at("outputs", 1)) == "s:7:20"
     assert str(kernel.at("operands", "bias")) == "s:8:22"
-    assert str(kernel.at_key("operands", "bias")) == "s:8:16"
-    assert str(kernel.at_key("operands", "scale")) == "s:8:15"
 
 
 def test_places_in_an_epilogue() -> None:

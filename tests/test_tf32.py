@@ -16,9 +16,7 @@ from gemmgen.render.names.parts import file_of  # noqa: E402
 from gemmgen.schedules import (  # noqa: E402
     SCHEDULES,
     described,
-    from_registers,
-    shared_axis,
-    transposes,
+    schedule_of,
     why_not,
 )
 from gemmgen.schedules.parts.schedule import Kernel  # noqa: E402
@@ -65,13 +63,15 @@ def built(folder: Path, text: str) -> dict[str, Plan]:
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_roles_of_a_specialized_product(layout: str) -> None:
     held = layout in ("NN", "TT")
-    assert from_registers(SPECIALIZED, "tf32", layout) == held
-    assert shared_axis(SPECIALIZED, "tf32", layout) == ("m" if layout == "TT" else "n")
-    assert not from_registers(SPECIALIZED, "bf16", layout)
-    assert shared_axis(SPECIALIZED, "bf16", layout) == ""
-    assert not from_registers("persistent", "tf32", layout)
+    assert SCHEDULES[SPECIALIZED].from_registers("tf32", layout) == held
+    assert SCHEDULES[SPECIALIZED].shared_axis("tf32", layout) == (
+        "m" if layout == "TT" else "n"
+    )
+    assert not SCHEDULES[SPECIALIZED].from_registers("bf16", layout)
+    assert SCHEDULES[SPECIALIZED].shared_axis("bf16", layout) == ""
+    assert not SCHEDULES["persistent"].from_registers("tf32", layout)
     tile = Tile(64, 64, 64, 8, 2, 4, "tma")
-    assert transposes(tile, Product("bf16", 2, 2, layout=layout))
+    assert schedule_of(tile).transposes(tile, Product("bf16", 2, 2, layout=layout))
 
 
 def test_specialized_tf32_describes_no_results() -> None:
@@ -106,7 +106,11 @@ def test_specialized_tf32_compiles(layout: str, tmp_path: Path) -> None:
             if tile.schedule == SPECIALIZED:
                 ptx = compile_aligned(plan, kernel, where, tile).asm["ptx"]
                 held = re.findall(r"wgmma\.mma_async\S+ \{[^}]*\}, (\{|%rd)", ptx)
-                wanted = "{" if from_registers(SPECIALIZED, "tf32", layout) else "%rd"
+                wanted = (
+                    "{"
+                    if SCHEDULES[SPECIALIZED].from_registers("tf32", layout)
+                    else "%rd"
+                )
                 assert held and set(held) == {wanted}
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark came to: times, errors, ratios; as plain data and back."""
+"""What a benchmark came to: times, errors, ratios; as plain data."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,6 @@ from typing import Any
 
 from gemmgen.measurement import Timing
 from gemmgen.spec.shapes import Shape
-from gemmgen.spec.shapes import parse as parse_shape
 
 OURS, AGAIN, EMPTY = "ours", "again", "empty"
 """The kernel, the same kernel as its own rival, and a call that does nothing."""
@@ -172,22 +171,6 @@ class Benchmark:
         }
 
 
-def from_json(values: Mapping[str, Any]) -> Benchmark:
-    """The run that `as_json` gave."""
-    return Benchmark(
-        environment=values["environment"],
-        roofline=Roofline(**values["roofline"]),
-        flushed_bytes=values["flushed_bytes"],
-        rows=tuple(_row_from_json(row) for row in values["rows"]),
-        calls=tuple(
-            CallTime(
-                call["kernel"], parse_shape(call["shape"]), _timings(call["timings"])
-            )
-            for call in values["calls"]
-        ),
-    )
-
-
 def geometric_mean(values: Iterable[float]) -> float:
     """The mean of ratios; NaN of none."""
     logarithms = [math.log(value) for value in values]
@@ -223,28 +206,8 @@ def _row_as_json(row: Row) -> dict[str, Any]:
     }
 
 
-def _row_from_json(values: Mapping[str, Any]) -> Row:
-    return Row(
-        values["kernel"],
-        values["kind"],
-        parse_shape(values["shape"]),
-        values["traffic"],
-        values["roofline"],
-        _timings(values["timings"]),
-        values["errors"],
-        values["outside"],
-        values["texts"],
-        values["failed"],
-        values.get("rights", 1),
-    )
-
-
 def _timings_as_json(timings: Mapping[str, Timing]) -> dict[str, Any]:
     return {
         name: {"median": one.median, "spread": one.spread, "rounds": one.rounds}
         for name, one in timings.items()
     }
-
-
-def _timings(values: Mapping[str, Any]) -> dict[str, Timing]:
-    return {name: Timing(**one) for name, one in values.items()}

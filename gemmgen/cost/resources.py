@@ -6,7 +6,7 @@ What sets a schedule apart is in its module; here is what is asked of all alike.
 from functools import cache
 
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules import schedule_of, transposes
+from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts import memory
 from gemmgen.schedules.parts.memory import accumulator_registers, unit_of
 from gemmgen.schedules.parts.tile import Product, Tile
@@ -14,7 +14,7 @@ from gemmgen.schedules.parts.tile import Product, Tile
 
 def sides(tile: Tile, product: Product) -> tuple[int, int]:
     """Rows and columns of what is multiplied: n and m where that is the transpose."""
-    turned = transposes(tile, product)
+    turned = schedule_of(tile).transposes(tile, product)
     return (tile.n, tile.m) if turned else (tile.m, tile.n)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from gemmgen.problem.derived import FORWARD, part_name
 from gemmgen.problem.tensors import Operand, rows_first
 from gemmgen.render.names.parts import BACKWARD, TILES, shared
-from gemmgen.schedules import SCHEDULES, described, shared_axis
+from gemmgen.schedules import SCHEDULES, described
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
 from gemmgen.tables.layouts import AXIS_SIZES
@@ -38,7 +38,8 @@ class LauncherText:
         """What few launches have: slices of rows, inputs that are rounded."""
         plan = self.plan
         kind = plan.product.kind
-        if plan.specialized and shared_axis(plan.specialized, kind, plan.layout) == "m":
+        own = SCHEDULES[plan.specialized] if plan.specialized else None
+        if own and own.shared_axis(kind, plan.layout) == "m":
             yield 'shared="m"'
         if plan.product.mma.rounds and any(
             "inputs" in described(name, kind) for name in plan.schedules

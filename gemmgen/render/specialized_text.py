@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from gemmgen.base.names import WIDTH, line
 from gemmgen.problem.tensors import Operand
 from gemmgen.render.kernel_text import KernelText
-from gemmgen.schedules import composes, from_registers, shared_axis
 from gemmgen.tables.layouts import Matrix
 
 _INDENT = 8
@@ -25,19 +24,19 @@ class SpecializedText(KernelText):
     def cuts_rows(self) -> bool:
         """Whether consumers cut the rows of any tile, whatever its sides are."""
         plan = self.plan
-        return shared_axis(self.schedule.name, plan.product.kind, plan.layout) == "m"
+        return self.schedule.shared_axis(plan.product.kind, plan.layout) == "m"
 
     @property
     def composes(self) -> bool:
         """Whether a side may be the sum of several powers of two."""
         plan = self.plan
-        return composes(self.schedule.name, plan.product.kind, plan.layout)
+        return self.schedule.composes(plan.product.kind, plan.layout)
 
     @property
     def lhs_in_registers(self) -> bool:
         """Whether wgmma takes its left side from registers."""
         plan = self.plan
-        return from_registers(self.schedule.name, plan.product.kind, plan.layout)
+        return self.schedule.from_registers(plan.product.kind, plan.layout)
 
     @property
     def matrices(self) -> list[Operand]:

@@ -129,9 +129,8 @@ class Tile(NamedTuple):
     def runs_on(self, sm: int, room: int) -> bool:
         """Return whether a GPU is new enough and a block of it has the `room` in bytes.
 
-        Units that came with Hopper multiply from shared memory: one block more stays
-        there, where older ones have theirs in registers, and in tf32x3 part of another,
-        so that room for two is asked.
+        Units from Hopper on multiply from shared memory, and need room for two blocks
+        more: one that older units have in registers, in tf32x3 part of another.
         """
         needed = self.shared  # of stages - 1 blocks
         if self.stages > 1 and sm in ASYNCHRONOUS and self.sm not in ASYNCHRONOUS:

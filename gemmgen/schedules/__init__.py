@@ -6,7 +6,7 @@ from pkgutil import iter_modules
 
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules.parts.schedule import Kernel, Schedule
-from gemmgen.schedules.parts.tile import Product, Tile
+from gemmgen.schedules.parts.tile import Tile
 
 
 def _rows() -> Iterator[Schedule]:
@@ -44,26 +44,6 @@ def described(schedule: str, kind: str) -> frozenset[str]:
     """The roles of the tensors that a schedule takes through descriptors."""
     row = SCHEDULES[schedule]
     return row.described - row.by_pointers(kind)
-
-
-def transposes(tile: Tile, product: Product) -> bool:
-    """Whether B's columns are the rows of what is multiplied for a tile."""
-    return schedule_of(tile).transposes(tile, product)
-
-
-def shared_axis(schedule: str, kind: str, layout: str) -> str:
-    """The axis of which groups of warps have slices; "" where a tile's sides say it."""
-    return SCHEDULES[schedule].shared_axis(kind, layout)
-
-
-def composes(schedule: str, kind: str, layout: str) -> bool:
-    """Whether a side of a schedule's tiles may be any multiple of 8."""
-    return SCHEDULES[schedule].composes(kind, layout)
-
-
-def from_registers(schedule: str, kind: str, layout: str) -> bool:
-    """Whether what a schedule multiplies comes from registers on the left."""
-    return SCHEDULES[schedule].from_registers(kind, layout)
 
 
 def why_not(schedule: str, kernel: Kernel) -> str | None:

@@ -56,8 +56,8 @@ _COMPOSED = {
 }
 """Rows of tiles by their columns and warps: what won some of 129 shapes of models, of
 72 to 2200 rows, against tiles of 64, 128 and 256 (bf16 NT, H200); and 96 and 160 of
-four warps, 160, 208 and 224 beside, tried since buffers of results are smaller, 96
-and 144 x 256 since loops of such tiles go in steps."""
+four warps, 160, 208 and 224 beside, for whose results small buffers are enough, 96 and
+144 x 256, whose loops go in steps."""
 _IN_ONE = {
     (64, 4): (72, 104, 136, 184),
     (128, 4): (72, 88, 104, 120, 136, 152, 168, 184, 200),

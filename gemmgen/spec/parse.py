@@ -70,11 +70,6 @@ class KernelSpec:
         """The place of a value such as `("tiles", 0, "k")`, or of what is around it."""
         return _within(self.draft, path).location
 
-    def at_key(self, *path: str | int) -> Location:
-        """The place of the key that `path` ends in, or of the value around it."""
-        around = _within(self.draft, path[:-1])
-        return around.keys.get(str(path[-1]), around.location)
-
     def inside_epilogue(self, offset: int) -> Location:
         """The place of a character of `epilogue`, or of the step that it stands for."""
         node = self.draft.node_of("epilogue")

@@ -17,6 +17,7 @@ from gemmgen.runtime.tile import ROWS
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.serving import otherwise
+from gemmgen.select.tuned.decision_list import CANNOT
 from gemmgen.select.tuned.layers import Pin
 from gemmgen.select.tuned.tuning_file import Times
 from gemmgen.spec.shapes import Layer, Shape
@@ -32,8 +33,6 @@ _HABIT = 1e-3
 """What a tile loses that is not the usual one: as good as that, it serves nothing."""
 _ROUND = 0.125
 """Octaves that a row of the ladder counts for: calls come at round numbers."""
-_CANNOT = 9.0
-"""The loss of a tile of which no time is known: like one ten times as slow."""
 
 
 def course_of(
@@ -136,7 +135,7 @@ class Course:
         times = {tile: self.seconds(tile, rows) for tile in self.tiles}
         best = min(times.values())
         found: dict[Tile | None, float] = {
-            tile: octaves * (_HABIT + min(_CANNOT, time / best - 1))
+            tile: octaves * (_HABIT + min(CANNOT, time / best - 1))
             for tile, time in times.items()
         }
         usual = self.seconds(self.choice(rows), rows)

@@ -9,6 +9,7 @@ from gemmgen.select.tuned.layers import Pin
 from gemmgen.select.tuned.tuning_file import Tuning
 from gemmgen.spec.shapes import Layer, Shape
 from gemmgen.tuning.course import Course, course_of
+from gemmgen.tuning.trials.spread import MOST_FLOPS
 
 LADDER = (
     *(1, 8, 16, 32, 48, 64, 72, 96, 104, 128, 136, 144, 160, 192, 208, 224, 256),
@@ -16,8 +17,8 @@ LADDER = (
 )
 """Rows that layers are timed at: those that sides of tiles, or two of them, just hold,
 up to 320."""
-_MOST_FLOPS, _MOST_RESULTS = 2e12, 2**27
-"""2 M N K and M N of what is timed: above, tiles differ in little but their waves."""
+_MOST_RESULTS = 2**27
+"""M N of what is timed."""
 
 
 def ladder(layer: Shape) -> tuple[Shape, ...]:
@@ -27,7 +28,7 @@ def ladder(layer: Shape) -> tuple[Shape, ...]:
         sorted({
             shape for shape in shapes
             if shape.m <= layer.m
-            and shape.flops <= _MOST_FLOPS and shape.m * shape.n <= _MOST_RESULTS
+            and shape.flops <= MOST_FLOPS and shape.m * shape.n <= _MOST_RESULTS
         })
     )  # fmt: skip
 

@@ -10,15 +10,15 @@ from itertools import product
 from operator import add, itemgetter
 from typing import Any
 
+from gemmgen.cost.time import Sizes
 from gemmgen.schedules.parts.tile import Tile
 
-Sizes = tuple[int, int, int]
 Limits = tuple[float, float, float]
 
 ANY = float("inf")
 
-_CANNOT = 9.0
-"""The loss of a tile that cannot serve a shape: like one ten times as slow."""
+CANNOT = 9.0
+"""The loss of a tile without a time at a shape: like one ten times as slow."""
 
 _STEEP = 4.0
 """How much more large losses count: 25 % slower counts twice as much as it is."""
@@ -113,7 +113,7 @@ def _losses(points: Sequence[Point], tiles: Sequence[Tile], grid: Grid) -> _Loss
         cell, fastest = losses[at_m][at_n][at_k], min(point.times.values())
         for number, tile in enumerate(tiles):
             time = point.times.get(tile)
-            slower = _CANNOT if time is None else time / fastest - 1
+            slower = CANNOT if time is None else time / fastest - 1
             cell[number] += point.weight * slower * (1 + _STEEP * slower)
     return losses
 

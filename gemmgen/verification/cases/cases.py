@@ -9,6 +9,7 @@ from typing import Any
 
 from hypothesis import strategies
 
+from gemmgen.hardware.targets import DESCRIBED_BYTES
 from gemmgen.select.plan import Plan
 from gemmgen.tables.operations import OPERATIONS
 from gemmgen.verification.cases.data import DRAWN
@@ -17,8 +18,6 @@ from gemmgen.verification.oracle.comparison import Block
 
 _MOST_STEPS = 12
 """Tiles times K blocks of one interpreted example: what takes about 0.1 s."""
-_DESCRIBED = 16
-"""Bytes that rows of a matrix are a multiple of, for a descriptor to describe it."""
 NUMBERS = strategies.one_of(
     strategies.sampled_from((1.0, -0.5, 2.0, 0.3)),
     strategies.floats(-8, 8, allow_subnormal=False),
@@ -100,7 +99,7 @@ def interpreted_cases(
     @strategies.composite
     def case(draw: Callable[..., Any]) -> Case:
         fitting = described and draw(strategies.sampled_from((True, True, True, False)))
-        unit = _DESCRIBED // plan.product.bytes if fitting else 1
+        unit = DESCRIBED_BYTES // plan.product.bytes if fitting else 1
         sizes = _many(draw, block, programs) if programs else _few(draw, block, unit)
         m, n, k = sizes[0], *(_up(size, unit) for size in sizes[1:])
         if plan.contraction.lhs.transposed:

@@ -15,7 +15,7 @@ from triton.experimental.gluon._runtime import GluonASTSource
 from triton.experimental.gluon.language import NVMMASharedLayout
 
 from gemmgen.hardware.targets import Target
-from gemmgen.schedules import SCHEDULES, transposes
+from gemmgen.schedules import SCHEDULES, schedule_of
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
@@ -100,7 +100,7 @@ def _tensor_types(plan: Plan, kernel: Any, tile: Tile) -> dict[str, str]:
     matrices += [Matrix(one.name, ("m", "n")) for one in plan.tensors if one.is_matrix]
     shared = ""
     if kernel.is_gluon():
-        shared = "n" if transposes(tile, plan.product) else "m"
+        shared = "n" if schedule_of(tile).transposes(tile, plan.product) else "m"
     clusters = tile.ctas > 1
     for name, dtype in dtypes.items():
         types[f"{name}_ptr"] = f"*{_element(dtype)}"

@@ -116,9 +116,13 @@ def _storage(size: int, device: torch.device) -> Tensor:
     """So many bytes."""
     if device.type == "cuda":
         return _shared_gpus(size, device)
+    return torch.frombuffer(unreserved(size), dtype=torch.int8)
+
+
+def unreserved(size: int) -> mmap.mmap:
+    """So many bytes, of which pages take memory when they are first written."""
     private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
-    pages = mmap.mmap(-1, size, flags=private)
-    return torch.frombuffer(pages, dtype=torch.int8)
+    return mmap.mmap(-1, size, flags=private)
 
 
 def _shared_gpus(size: int, device: torch.device) -> Tensor:

@@ -10,8 +10,9 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from gemmgen.schedules import composes, shared_axis
+from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.consumers import columns_along_k, multiplies_in_one
+from gemmgen.schedules.parts.schedule import Schedule
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
@@ -181,25 +182,27 @@ def _shapes(plan: Plan) -> list[_Shape]:
     ]
 
 
+def _schedule(plan: Plan) -> Schedule:
+    return SCHEDULES[plan.specialized or ""]
+
+
 def _lying(plan: Plan, cut: int, other: int) -> tuple[int, int]:
     """Rows and columns, of which groups of warps cut one."""
-    schedule = plan.specialized or ""
-    if shared_axis(schedule, plan.product.kind, plan.layout) == "m":
+    if _schedule(plan).shared_axis(plan.product.kind, plan.layout) == "m":
         return cut, other
     return other, cut
 
 
 def _of_rows(plan: Plan) -> list[_Shape]:
     """Tiles of which groups cut the rows, if their sides may say so."""
-    if not composes(plan.specialized or "", plan.product.kind, plan.layout):
+    if not _schedule(plan).composes(plan.product.kind, plan.layout):
         return []
     return [(groups, _ROWS * groups, side) for groups, side in _COLUMNS.items()]
 
 
 def _sides(plan: Plan) -> dict[int, int]:
     """By the groups of warps that share a tile, the side that they do not cut."""
-    schedule = plan.specialized or ""
-    if not composes(schedule, plan.product.kind, plan.layout):
+    if not _schedule(plan).composes(plan.product.kind, plan.layout):
         return dict.fromkeys(_STAGES, _OTHER)
     return _ALONG_M if plan.contraction.lhs.transposed else _COMPOSED
 

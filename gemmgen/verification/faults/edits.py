@@ -2,7 +2,7 @@
 
 import ast
 import copy
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
 
@@ -78,6 +78,12 @@ def replaced(old: str, new: str) -> Edit:
         return expression(new) if read and ast.unparse(node) == old else None
 
     return edit
+
+
+def replacements(faults: Iterable[tuple[str, str, str]]) -> Iterator[tuple[str, Edit]]:
+    """By the kind of each fault, what is replaced and by what: the edits."""
+    for name, old, new in faults:
+        yield name, replaced(old, new)
 
 
 def _indexed(node: ast.AST) -> tuple[ast.Call, str] | None:

@@ -8,8 +8,7 @@ import copy
 from collections.abc import Iterator
 
 from gemmgen.base.ast_edits import Edit, call_of, expression
-from gemmgen.verification.faults.boxes import box_families
-from gemmgen.verification.faults.calls import call_families
+from gemmgen.verification.faults.expressions import box_families, call_families
 
 _MOST_PARTS = 8
 """Operands, elements or arguments of one node that are dropped, each in its turn."""

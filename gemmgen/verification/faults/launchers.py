@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from gemmgen.base.ast_edits import Edit, call_of, expression, keyword, with_keyword
-from gemmgen.schedules import shared_axis
+from gemmgen.schedules import SCHEDULES
 from gemmgen.select.plan import Plan
 
 _NAME, _OUT, _SHAPE, _DTYPE, _INPUTS = range(5)
@@ -63,7 +63,7 @@ def _sliced(plan: Plan) -> str:
     """The axis along which consumers have slices of a tile, if there are any."""
     if not plan.specialized:
         return ""
-    return shared_axis(plan.specialized, plan.product.kind, plan.layout)
+    return SCHEDULES[plan.specialized].shared_axis(plan.product.kind, plan.layout)
 
 
 def _other_slices(plan: Plan, axis: str) -> Edit:

@@ -10,6 +10,7 @@ from gemmgen.base.ast_edits import Edit, call_of, expression, passed_as
 from gemmgen.verification.faults.edits import (
     changed,
     replaced,
+    replacements,
     without_term,
 )
 
@@ -105,8 +106,7 @@ _IN_ONE = (
 
 def _in_one() -> Iterator[tuple[str, Edit]]:
     """What PTX says, where it reads, and what is loaded there."""
-    for name, old, new in _IN_ONE:
-        yield name, replaced(old, new)
+    yield from replacements(_IN_ONE)
     yield "fence of products dropped", _without("wgmma.fence.sync.aligned;")
     yield "products not committed", _without("wgmma.commit_group.sync.aligned; ")
     yield "products that may be left out", passed_as("is_pure", "False", "True")

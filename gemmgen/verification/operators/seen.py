@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 from gemmgen.verification.cases.cases import input_tensors
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.one_example import Wrong, several
-from gemmgen.verification.launches.bench import Bench
+from gemmgen.verification.launches.bench import Bench, Made
 from gemmgen.verification.launches.calls import Facts
 from gemmgen.verification.launches.gradients.learning import KEPT, call_that_learns
 from gemmgen.verification.operators.told import Told, ToldOfFunctions
@@ -157,38 +157,52 @@ def _of_a_subclass(bench: Bench, facts: Facts) -> None:
 
     Also where a profiler is told of the call.
     """
-    launcher = subject.launcher(bench.plan, bench.module)
-    bench.renew()
-    for name in input_tensors(bench.plan):
-        known = [(False, False)] * KEPT
-        for own, profiled in ((True, False), *known, (True, False), (True, True)):
-            call = bench.call(facts)
-            if own:
-                call.inputs[name] = call.inputs[name].as_subclass(_Subclass)
-            with _profiled(bench) if profiled else nullcontext():
-                made = bench.perform(launcher, facts, call)
-            if made.refused:
-                raise Wrong(f"refuses a subclass: {made.told}")
-            kinds = {type(one) for one in several(made.returned)}
-            if kinds != {_Subclass if own else torch.Tensor}:
-                raise Wrong(f"{name} of a subclass makes results of {kinds}")
+
+    def own(tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.as_subclass(_Subclass)
+
+    around = nullcontext, partial(_profiled, bench)
+    for name, changed, made in _with_one_changed(bench, facts, own, around):
+        if made.refused:
+            raise Wrong(f"refuses a subclass: {made.told}")
+        kinds = {type(one) for one in several(made.returned)}
+        if kinds != {_Subclass if changed else torch.Tensor}:
+            raise Wrong(f"{name} of a subclass makes results of {kinds}")
 
 
 def _of_a_tangent(bench: Bench, facts: Facts) -> None:
     """A tensor with a forward derivative is refused by its name, known or not."""
+
+    def dual(tensor: torch.Tensor) -> torch.Tensor:
+        return forward_ad.make_dual(tensor, tensor)
+
+    around = (forward_ad.dual_level,)
+    for name, changed, made in _with_one_changed(bench, facts, dual, around):
+        wanted = f"ValueError('{bench.plan.name}: {name} must have no tangent"
+        if made.told.startswith(wanted) != changed:
+            raise Wrong(f"{name} with a tangent: {changed}, {made.told}")
+
+
+def _with_one_changed(
+    bench: Bench,
+    facts: Facts,
+    change: Callable[[torch.Tensor], torch.Tensor],
+    around: Sequence[Callable[[], AbstractContextManager[Any]]],
+) -> Iterator[tuple[str, bool, Made]]:
+    """Calls of which one input is changed or none, and what came of each.
+
+    Changed before such calls are known, and `around` by each of these after that.
+    """
     launcher = subject.launcher(bench.plan, bench.module)
     bench.renew()
     for name in input_tensors(bench.plan):
-        for dual in [True] + [False] * KEPT + [True]:
+        for inside in (around[0], *[None] * KEPT, *around):
             call = bench.call(facts)
-            with forward_ad.dual_level() if dual else nullcontext():
-                if dual:
-                    one = call.inputs[name]
-                    call.inputs[name] = forward_ad.make_dual(one, one)
+            with inside() if inside else nullcontext():
+                if inside:
+                    call.inputs[name] = change(call.inputs[name])
                 made = bench.perform(launcher, facts, call)
-            wanted = f"ValueError('{bench.plan.name}: {name} must have no tangent"
-            if made.told.startswith(wanted) != dual:
-                raise Wrong(f"{name} with a tangent: {dual}, {made.told}")
+            yield name, bool(inside), made
 
 
 def _casts(bench: Bench, facts: Facts) -> None:

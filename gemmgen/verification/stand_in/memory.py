@@ -6,6 +6,8 @@ from threading import RLock
 
 import torch
 
+from gemmgen.verification.example.large_offsets import unreserved
+
 _BYTES = 1 << 44
 """Of each GPU; but for what is written they are address space alone.
 
@@ -14,7 +16,6 @@ their gradients need.
 """
 _UNIT = 512
 """Allocations start at a multiple of it, as those of torch's own allocator do."""
-_NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # the name is Python 3.11's
 _POISON, _POISONED = 0x5B, 8192
 """What new memory holds, in its first bytes."""
 
@@ -38,8 +39,7 @@ class Memory:
 
     def __init__(self, device: int) -> None:
         self.device = device
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE
-        self.pages = mmap.mmap(-1, _BYTES, flags=flags)
+        self.pages = unreserved(_BYTES)
         self.host = torch.frombuffer(self.pages, dtype=torch.int8)
         self.start: int = self.host.data_ptr()
         self.taken: dict[int, Block] = {}

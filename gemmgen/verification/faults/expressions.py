@@ -1,19 +1,20 @@
-"""Faults of how launchers cut a tile's sides into boxes, and describe those.
+"""Faults of Python around kernels that are an expression in place of another.
 
-Each is an expression in place of another, as in `host`.
+Of how launchers cut a tile's sides into boxes, and describe those; of calls in which
+torch has a part, and of those by which kernels are warmed.
 """
 
 from collections.abc import Iterator
 
 from gemmgen.base.ast_edits import Edit
-from gemmgen.verification.faults.edits import replaced
+from gemmgen.verification.faults.edits import replacements
 
 _OF_ANOTHER = (
     "[*one.descriptors(self.in_gluon)[:1], "
     "*self.tma_args[-1].descriptors(self.in_gluon)[1:]]"
 )
 _SIDES = "tile.cut_axis if self.cuts else ''"
-_FAULTS = (
+_OF_BOXES = (
     ("piece lost", "[most] * (side // most)", "[most] * (side >= most)"),
     ("piece lost", "range(1, most.bit_length())", "range(2, most.bit_length())"),
     ("pieces in another order", "tuple(found)", "tuple(found[::-1])"),
@@ -56,10 +57,26 @@ _FAULTS = (
         "tensor_map(address, *fixed[0], shape, strides)",
     ),
 )
+_OF_CALLS = (
+    ("first item for all", "value.select(dim, i)", "value.select(dim, 0)"),
+    ("items along another axis", "value.select(dim, i)", "value.select(0, i)"),
+    ("items along another axis", "value.select(dim, i)", "value.select(1, i)"),
+    ("items along another axis", "one.movedim(dim, 0)", "one.movedim(0, 0)"),
+    ("items along another axis", "one.movedim(dim, 0)", "one.movedim(1, 0)"),
+    ("values as they are stored", "one.resolve_neg()", "one"),
+    ("rows of the first axis", "shapes[0].numel()", "shapes[0][0] * shapes[0][-1]"),
+    ("most rows not warmed", "range(1, most + 1)", "range(1, most)"),
+    ("parts of one kind warmed", "(M, splits)", "(M, 2 * (splits > 1))"),
+    ("items in turns", "every.flatten(0, 1)", "every.transpose(0, 1).flatten(0, 1)"),
+)
 """The kind of fault, what is replaced, by what."""
 
 
 def box_families() -> Iterator[tuple[str, Edit]]:
-    """Every kind of fault, with the edit that makes it."""
-    for name, old, new in _FAULTS:
-        yield name, replaced(old, new)
+    """Every kind of fault of boxes, with the edit that makes it."""
+    return replacements(_OF_BOXES)
+
+
+def call_families() -> Iterator[tuple[str, Edit]]:
+    """The same of calls."""
+    return replacements(_OF_CALLS)
