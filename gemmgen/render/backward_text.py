@@ -68,8 +68,8 @@ class BackwardText(GradientText):
     @property
     def doc(self) -> str:
         """The file's docstring."""
-        targets = ", ".join(one.name for one in self.plan.results)
-        return f'"""The backward: gradients of all inputs from those of {targets}."""'
+        targets = " and ".join(one.name for one in self.plan.results)
+        return f'"""The backward: gradients of tensors from those of {targets}."""'
 
     @property
     def inputs(self) -> list[str]:

@@ -220,7 +220,8 @@ class Description:
         memory = f"{is_one}shares no memory with inputs"
         names_ = [one.name for one in self.plan.results]
         if not names_[1:]:
-            return f"`out` receives {names_[0]} if given, and {memory}."
+            received = "the result" if names_[0] == "out" else names_[0]
+            return f"`out` receives {received} if given, and {memory}."
         pair = f"a pair ({', '.join(names_)})"
         return f"`out` is {pair} if given; each {memory} and the other."
 

@@ -20,7 +20,7 @@ from .support import (
     row_divisibility,
     shared_memory,
 )
-from .table import GRIDS, Grid, one_a_raced_tile, row_starts, select
+from .table import GRIDS, Grid, one_an_autotuned_tile, row_starts, select
 from .tile import CONSTANTS, KERNELS, Tile, stride_name
 
 
@@ -166,7 +166,7 @@ class Launches:
 
     def grid(self, schedule: str) -> Grid:
         """Return the function that counts the programs of a schedule's launch."""
-        return GRIDS[schedule] if self.tiles else one_a_raced_tile
+        return GRIDS[schedule] if self.tiles else one_an_autotuned_tile
 
     def launch(self, *given: Any) -> Launch:
         """Return the launch for arguments that were checked."""

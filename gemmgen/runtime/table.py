@@ -39,7 +39,7 @@ def one_an_sm(tile: Tile, sizes: Sizes, device: torch.device) -> tuple[int, ...]
     return min(tiles, max(1, sms // parts)), parts
 
 
-def one_a_raced_tile(
+def one_an_autotuned_tile(
     tile: None, sizes: Sizes, device: torch.device
 ) -> Callable[[dict[str, int]], tuple[int, ...]]:
     """Return a function of a configuration: a grid with a program for every tile."""

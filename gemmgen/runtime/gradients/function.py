@@ -17,9 +17,9 @@ class Gradient:
     `results` counts the launcher's results. `saves` returns what `backward` needs of
     inputs and results: tensors, then `numbers` numbers. A `forward` is called in place
     of the launcher, and returns further values after the results, for `saves`.
-    `backward(saved, grads, needs)` returns the gradients of all inputs, None where
-    `needs` says that nobody needs one. Of `grads` too one is None where a result has
-    none: that counts for nothing, where zeros times infinity would be NaN.
+    `backward(saved, grads, needs)` returns a gradient for each input, None for numbers
+    and where `needs` says that nobody needs one. Of `grads` too one is None where a
+    result has none: that counts for nothing, where zeros times infinity would be NaN.
     """
 
     def __init__(
