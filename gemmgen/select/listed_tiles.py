@@ -113,3 +113,20 @@ def _too_big(tile: Tile, product: Product, target: Target) -> str:
         f"{shared_memory(tile, product, target)} bytes of shared memory; {target.name} "
         f"has {target.shared_per_block} for a block{advice}"
     )
+
+
+def schedule_text(spec: KernelSpec) -> str:
+    """The schedule as the spec gives it, for the header."""
+    names = spec.schedule
+    return names[0] if len(names) == 1 else f"[{', '.join(names)}]"
+
+
+def tiles_text(spec: KernelSpec) -> str:
+    """The tiles as the spec gives them, for the header."""
+    texts = []
+    for tile in spec.tiles:
+        given = tile.model_dump(exclude_none=True)
+        texts.append("{" + ", ".join(f"{k}: {v}" for k, v in given.items()) + "}")
+    if not texts:
+        return "auto"
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

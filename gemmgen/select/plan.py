@@ -24,8 +24,9 @@ from gemmgen.problem.workload import product_of
 from gemmgen.schedules import SCHEDULES, by_file
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 from gemmgen.select.arithmetic import out_and_accumulator, precision_of
+from gemmgen.select.listed_tiles import schedule_text, tiles_text
 from gemmgen.select.table import BY_ARCHITECTURE, Row, Table, joined
-from gemmgen.select.tiling import choose, schedule_text, tiles_text
+from gemmgen.select.tiling import choose
 from gemmgen.select.tuned.costs import Costs, costed_as
 from gemmgen.select.tuned.known import Known
 from gemmgen.select.tuned.tuning_file import Tuning, tunings_for

@@ -54,19 +54,20 @@ def choose(
     if errors:
         raise SpecErrors(errors)
     tables: list[Table] = []
-    *_, oldest = newest_first = sorted(targets, key=lambda one: -one.architecture)
-    for target in newest_first:
+    for target in sorted(targets, key=lambda one: -one.architecture):
         measured, costs_here = tuned.get(target.name), costs.get(target.name)
         rules, unaligned, layers = _measured_rows(spec, measured, product, target)
         costed, rest = _costed_rows(spec, costs_here, epilogue, product, target)
         tables.append(
             Table(
-                *(target.name, target.rates, rules),
-                tuple(_offered(spec, listed[target], epilogue, product, target)),
-                target is oldest,
-                unaligned + rest,
-                costed,
-                layers,
+                target=target.name,
+                rates=target.rates,
+                measured=rules,
+                tiles=tuple(_offered(spec, listed[target], epilogue, product, target)),
+                last=target.architecture == min(one.architecture for one in targets),
+                unaligned=unaligned + rest,
+                costs=costed,
+                layers=layers,
             )
         )
     return tuple(tables), ()
@@ -137,7 +138,10 @@ def _costed_rows(
 
     found = [
         Row(
-            *(target.architecture, None, None, tile),
+            target.architecture,
+            m=None,
+            n=None,
+            tile=tile,
             timed=costs.timed(tile, product, target, timed),
         )
         for timed in costs.tiles
@@ -253,12 +257,6 @@ def _unserved(
             yield SpecError(spec.at("schedule", index), message)
 
 
-def schedule_text(spec: KernelSpec) -> str:
-    """The schedule as the spec gives it, for the header."""
-    names = spec.schedule
-    return names[0] if len(names) == 1 else f"[{', '.join(names)}]"
-
-
 def _widest(spec: KernelSpec) -> int:
     """The largest n worth trying with pointers.
 
@@ -283,14 +281,3 @@ def _configs(
         min(same, key=lambda tile: tile.stages)
         for same in zip(*listed.values(), strict=True)
     )
-
-
-def tiles_text(spec: KernelSpec) -> str:
-    """The tiles as the spec gives them, for the header."""
-    texts = []
-    for tile in spec.tiles:
-        given = tile.model_dump(exclude_none=True)
-        texts.append("{" + ", ".join(f"{k}: {v}" for k, v in given.items()) + "}")
-    if not texts:
-        return "auto"
-    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

@@ -85,7 +85,11 @@ def _depth(tile: Tile, product: Product, target: Target) -> int:
 def _plain(product: Product) -> Product:
     """The product without an epilogue, as tiles are timed."""
     return Product(
-        *(product.kind, product.bytes, product.bytes, product.bytes, product.layout),
+        product.kind,
+        product.bytes,
+        out_bytes=product.bytes,
+        tile_bytes=product.bytes,
+        layout=product.layout,
         result_bytes=product.bytes,
         own_bytes=(product.bytes,),
     )
