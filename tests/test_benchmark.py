@@ -333,6 +333,7 @@ def test_what_plots_show() -> None:
 
 GOOD = """\
 gemmgen: 1
+defaults: {tiles: {m: 16, n: 16, k: 16}}
 kernels:
   - {name: one, op: linear, dtype: bf16}
   - {name: two, op: linear, dtype: fp16, epilogue: relu(acc)}

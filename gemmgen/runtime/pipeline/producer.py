@@ -66,12 +66,6 @@ def load_stage(
 
 
 @gluon.constexpr_function
-def loaded_rows(rows, columns, swaps, ctas):
-    """Rows of A and columns of B that a CTA loads: its part of one side, or of B."""
-    return rows + columns // ctas if swaps else rows // ctas + columns
-
-
-@gluon.constexpr_function
 def bytes_of(descs):
     """The bytes of one element of each of several tensors together."""
     return sum(boxes[0].dtype.primitive_bitwidth // 8 for boxes in descs)
@@ -114,7 +108,7 @@ def produce(
     """Load the K blocks of every tile of this program, each into an empty stage."""
     a_boxes, _b_boxes, _a_smem, _b_smem, full, empty, _order = loads
     first_k = 0 if SPLIT_K == 1 else k_begin  # the compiler does not know that 0
-    ROWS: gl.constexpr = loaded_rows(BLOCK_M, BLOCK_N, SWAP_AB, gl.num_ctas())
+    ROWS: gl.constexpr = BLOCK_M + BLOCK_N // gl.num_ctas()  # clusters cut columns
     BYTES: gl.constexpr = ROWS * BLOCK_K * bytes_of((a_boxes,))
     tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
     turn = 0

@@ -109,6 +109,12 @@ kernels:
     op: linear
     dtype: bf16
     schedule: [tiled, tma, persistent, split_k, warp_specialized, gemv]
+  # Two matrix operands of tiles whose columns are cut, one of a cluster.
+  - name: held
+    op: linear
+    dtype: bf16
+    schedule: [tiled, warp_specialized]
+    epilogue: acc * gate[m, n] + addend[m, n]
 """
 _LAYERED = {
     Layer(512, 1024): (

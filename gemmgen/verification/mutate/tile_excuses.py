@@ -11,6 +11,7 @@ _ONE_PIECE = "a power of two is one piece, which one wgmma multiplies either way
 _EXCHANGED = (
     "of exchanged sides those in one too are powers of two, which are one piece"
 )
+_HALVED = "a sum of 256 columns is halved four times to twice the least piece"
 _CHOSEN = "nothing asks the tile of a call whom it stands for"
 
 TILES: dict[str, tuple[Same, ...]] = {
@@ -47,6 +48,8 @@ TILES: dict[str, tuple[Same, ...]] = {
         Same("never taken", "(m, n) if swap_ab else (n, m)", _EXCHANGED),
         Same("always taken", "(m, n) if swap_ab else (n, m)", _EXCHANGED),
         Same("always taken", "if not (able and PLACES_LARGEST_FIRST", _ONE_BY_ONE),
+        Same("first of several left out", "gl.static_range(8)", _HALVED),
+        Same("last of several left out", "gl.static_range(8)", _HALVED),
     ),
     "_runtime/sides.py": (
         Same("never taken", "256 if warpgroups < 3", _OTHER_PIECES),
