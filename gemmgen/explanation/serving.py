@@ -107,7 +107,9 @@ class Case:
         number, row = found_for()
         detours = {}
         if describes_operands(row.tile):
-            detours["if none can describe an operand or result"] = found_for(all_=False)
+            detours["if none can describe an operand or result"] = found_for(
+                operands=False
+            )
         if schedule_of(row.tile).described:
             detours["if no descriptor can describe a tensor"] = found_for(plain=True)
         if row.tile.ctas > 1:

@@ -19,8 +19,8 @@ COLUMNS, RESTS = 64, (0, 8, 16, 32)
 # Rows along K of the boxes in which a side is moved: more to a box, and a ring would
 # have to leave more rows empty behind sides that are no multiples of it.
 BOX = 32
-# The least rows of tiles in pieces that one stands for; of lower ones it stands for
-# tiles in one.
+# A tile that stands for others stands for tiles in pieces from so many rows on; from
+# fewer, for tiles in one.
 IN_PIECES = 144
 # Rows of the lowest such tile whose block takes as long to multiply as to load; from
 # there to 200 rows its time is in proportion to them, within 2 % (128, 192, 256

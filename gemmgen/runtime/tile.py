@@ -50,8 +50,8 @@ class Work(NamedTuple):
     rounds: int  # in which these come, as many at a time as an SM runs programs
     memory: int  # bytes that memory gives and takes, each once
     read: int  # bytes that all SMs read through L2,
-    lines: float  # of these such as lie in two of its lines,
-    sectors: float  # and in five sectors
+    lines: float  # bytes of these that lie in two of its lines
+    sectors: float  # bytes of these that lie in five of its sectors
     filled: int  # bytes of zeros that descriptors fill in beyond a matrix
     sums: int  # bytes of the sums in which the parts of one tile meet; 0 if K is whole
     products: int  # multiply-adds of all tiles, what lies beyond a matrix included
@@ -66,14 +66,14 @@ class Rates(NamedTuple):
     memory: float  # bytes a us from memory
     l2: float  # bytes a us through L2
     zeros: float  # bytes a us that descriptors fill in
-    lines: float  # times as long that 128 bytes take from two lines of L2,
-    sectors: float  # or from five sectors
+    lines: float  # times as long that 128 bytes take from two lines of L2
+    sectors: float  # times as long that they take from five sectors
     meet: float  # us for the parts of K to meet, if there are several
     sums: float  # bytes a us of their sums
     beside: float  # part of its time that a program takes if it runs beside another
-    powered: float  # multiply-adds a us that power allows in the long run,
-    carried: float  # or bytes a us through L2,
-    cool: float  # and us for which it allows more
+    powered: float  # multiply-adds a us that power allows in the long run
+    carried: float  # bytes a us through L2 that it allows instead
+    cool: float  # us for which it allows more, before clocks fall
 
 
 class Tile(NamedTuple):
@@ -109,7 +109,7 @@ class Tile(NamedTuple):
     from_side: int = 0  # the least of those that it stands for; 0: it is a tile itself
     deep: tuple[int, ...] = ()  # up to each side they have a stage more
     ctas: int = 1  # of a cluster: 2 share what they load of one side
-    starts: tuple[int, int] = (sides.LINE,) * 2  # bytes: A's and B's rows begin so
+    starts: tuple[int, int] = (sides.LINE,) * 2  # bytes: alignment of A's, B's rows
 
     def tiles(self, M: int, N: int) -> int:
         """Return the number of tiles."""

@@ -23,19 +23,19 @@ def row_for(
     shape: Shape,
     target: Target,
     *,
-    all_: bool = True,
+    operands: bool = True,
     plain: bool = False,
     clusters: bool = True,
 ) -> Numbered:
     """The row that serves a shape: the first, or with costs the best of those.
 
-    With `plain`, for tensors that no descriptor can describe; unless `all_`, for
-    inputs alone that one can; unless `clusters`, for a Triton that launches none.
+    With `plain`, for tensors that no descriptor can describe; unless `operands`,
+    for inputs alone that one can; unless `clusters`, for a Triton that launches none.
     """
     rows = (
         (number, row)
         for number, row in _able(plan, shape, target)
-        if (all_ or not describes_operands(row.tile))
+        if (operands or not describes_operands(row.tile))
         and not (plain and schedule_of(row.tile).described)
         and (clusters or row.tile.ctas == 1)
     )

@@ -50,12 +50,6 @@ _SAME: dict[str, tuple[Same, ...]] = {
         Same("statement dropped", "super().__init__()", DICT),
         Same("argument by name dropped", "_current_level=-1", _OTHER_TORCH),
         Same("never taken", "hasattr(DUAL, '_current_level')", _OTHER_TORCH),
-        Same(
-            "condition dropped",
-            "any(map(requires_grad",
-            SLOWER,
-            "return any(map(requires_grad, arguments))",
-        ),
         Same("always taken", "if kind is not torch.Tensor:", SLOWER),
         Same("always taken", "own is not torch.Tensor.__torch_dispatch__", SLOWER),
         Same("always taken", "len(self) >= self.most", ANEW),
