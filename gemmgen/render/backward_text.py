@@ -47,7 +47,7 @@ class GradientText:
         plan, own = self.plan, {one.name: one for one in self.plan.operands}
         kinds = {one.name: one.dtype for one in plan.results} | self.backward.incoming
         if self.backward.kept:
-            kinds[self.backward.kept] = plan.out
+            kinds[self.backward.kept] = self.backward.kept_dtype
         return own | {
             name: Operand(name, ("m", "n"), dtype, plan.accumulator)
             for name, dtype in kinds.items()
