@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import torch
+from torch.autograd.forward_ad import _set_fwd_grad_enabled
 from torch.utils.flop_counter import register_flop_formula
 
 from ..checks import Checks, check_gradient, fits, refuse_out
@@ -140,7 +141,8 @@ class Operator(Entry):
             return self.gradient.apply(operator.overload, inputs)
 
         def lower(*inputs: Any) -> Any:
-            with torch.enable_grad():  # lower levels of torch.func may need it
+            # Lower levels of torch.func may need gradients, and refuse tangents.
+            with torch.enable_grad(), _set_fwd_grad_enabled(True):
                 return operator.below_autograd(keys, *inputs)
 
         return self.gradient.apply(lower, inputs)
