@@ -221,8 +221,9 @@ class Description:
         names_ = [one.name for one in self.plan.results]
         if not names_[1:]:
             return f"`out` receives {names_[0]} if given, and {memory}."
-        pair = f"a pair ({', '.join(names_)})"
-        return f"`out` is {pair} if given; each {memory} and the other."
+        other = "others" if names_[2:] else "other"
+        given = f"({', '.join(names_)}) if given"
+        return f"`out` is {given}; each {memory} and the {other}."
 
     @property
     def shapes(self) -> str:
