@@ -249,6 +249,22 @@ def a_trace_has_the_operator() -> None:
 
 
 @case
+def a_symbolic_trace_has_the_operator() -> None:
+    def layer(x: Tensor, w: Tensor, alpha: float) -> Tensor:
+        relu = linear_bias_relu(x * 2, w=w, bias=w[:, 0])
+        return relu + gemm_nn_bf16_alpha_beta(relu, relu, alpha, 2.0, relu)
+
+    graph = torch.fx.symbolic_trace(layer).graph
+    names = [str(one.target) for one in graph.nodes if "generated" in str(one.target)]
+    assert names == [
+        "generated.linear_bias_relu.default",
+        "generated.gemm_nn_bf16_alpha_beta.default",
+    ]
+    made = torch.fx.symbolic_trace(lambda x: study_linear(x, W))
+    assert torch.equal(made(X), study_linear(X, W))
+
+
+@case
 def a_module_is_exported_for_any_number_of_rows() -> None:
     class Layer(torch.nn.Module):
         def __init__(self) -> None:
@@ -496,6 +512,10 @@ def vmap_maps() -> None:
     )
     pairs = torch.vmap(lambda one: linear_gelu_aux(one, b.mT, b[0]))(brains(2, 3, 4))
     assert [one.shape for one in pairs] == [(2, 3, 5)] * 2
+    nothing = torch.vmap(lambda one: study_linear(x, one))(weights[:0])
+    assert (nothing.shape, nothing.dtype) == ((0, *each.shape[1:]), each.dtype)
+    pairs = torch.vmap(lambda one: linear_gelu_aux(a, one, b[0]))(brains(0, 5, 4))
+    assert [one.shape for one in pairs] == [(0, 3, 5)] * 2
 
 
 @case

@@ -22,11 +22,11 @@ from gemmgen.verification.oracle.gradients import elementwise
 SHAPE = (5, 7)
 
 
-def plan(epilogue: str, more: str = "") -> Plan:
-    """A kernel in fp32 with gradients."""
+def plan(epilogue: str, more: str = "", dtype: str = "fp32") -> Plan:
+    """A kernel with gradients."""
     lines = "".join(f"\n      {line}" for line in epilogue.split("; "))
     text = "gemmgen: 1\ntargets: [sm_80]\nkernels:\n  - name: one\n    op: linear\n"
-    text += "    dtype: fp32\n    tiles: {m: 16, n: 16, k: 16}\n    grad: true\n"
+    text += f"    dtype: {dtype}\n    grad: true\n    tiles: {{m: 16, n: 16, k: 16}}\n"
     return plans(parse(f"{text}{more}    epilogue: |{lines}\n", "s"))[0]
 
 
@@ -215,6 +215,31 @@ def test_the_derivative_of_any_epilogue_is_torchs(
     except SpecErrors:  # such as 2 / (2 - 2), or exp(2)
         reject()
     judge(one, kind, seed, missing if more else None)
+
+
+TWO = "pre = acc * s[n]; out = tanh(pre) * pre"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "outputs", "saved", "kept"),
+    [
+        ("fp32", "{out: fp32, pre: fp32}", "pre", "product in fp32"),
+        ("fp32", "{out: fp32, pre: fp16}", "", "product in fp32"),
+        ("bf16", "{out: fp32, pre: bf16}", "pre", "product in bf16"),
+        ("{a: bf16, out: fp32}", "{out: fp32, pre: bf16}", "", "product in fp32"),
+        ("{a: fp32, out: fp16}", "[out, pre]", "", "product in fp32"),
+        ("{a: fp16, out: fp32}", "[out, pre]", "pre", "product in fp32"),
+        ("{a: fp64, out: fp32}", "[out]", "", "product in fp64"),
+    ],
+)
+def test_what_is_saved_is_as_precise_as_what_gradients_are_for(
+    dtype: str, outputs: str, saved: str, kept: str
+) -> None:
+    """From a result in fp16 those of fp32 would be wrong, beyond 65504 infinite."""
+    back = plan(TWO, f"    outputs: {outputs}\n", dtype).backward
+    assert back is not None
+    assert f"{back.kept} in {back.kept_dtype}" == kept
+    assert back.saved == (*saved.split(), "product")
 
 
 def texts(epilogue: str, more: str) -> tuple[str, str]:

@@ -623,7 +623,7 @@ def graded(forward: Any = None) -> tuple[Any, list[str]]:
         return [grads[0] * a if need else None for need in needs]
 
     told: list[str] = []
-    gradient = function.Gradient("adding", 1, lambda a, *_: (a,), backward, forward)
+    gradient = function.Gradient("adding", 1, lambda _, a, *__: (a,), backward, forward)
     call = launch_cache.launch_cache("a", "b", gradient=gradient)(adding)
     general = gradient.call
     gradient.call = lambda *given: told.append("in full") or general(*given)  # type: ignore

@@ -23,6 +23,10 @@ kernels:
   - {name: rectified, op: linear, epilogue: "relu(acc + bias[n])"}
   - {name: scaled, op: gemm, layout: NN, epilogue: "alpha[] * acc + beta[] * c[m, n]"}
   - {name: interpolated, op: linear, epilogue: "silu(acc * s[m] * t[n])"}
+  - name: added
+    op: linear
+    epilogue: acc + bias[n]
+    grad_accumulate: true
   - name: both
     op: linear
     outputs: [out, pre]

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import made
 import torch
-from made import both, rectified, steep, stream, up
+from made import added, both, rectified, steep, stream, up
 from torch import Tensor
 from torch._dynamo.backends.common import aot_autograd
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -452,6 +452,72 @@ def a_gradient_that_nobody_has_asks_for_none() -> None:
         assert all(one is None for one in found), plan.name
 
 
+@case
+def nothing_is_kept_for_a_gradient_that_nobody_needs() -> None:
+    """As torch's own: x may be written again, and goes, where the weight is frozen."""
+    for plan in TRAINED:
+        launcher, inputs = getattr(made, plan.name), drawn(plan, learn=False)
+        for place in range(2):
+            own = inputs[place].clone().requires_grad_()
+            given = [*inputs]
+            given[place] = own * 1
+            results = several(launcher(*given))
+            given[place].add_(1)  # or its version would be another
+            given[place] = own * 1
+            wanted = several(launcher(*given))
+            pairs = [
+                torch.autograd.grad(
+                    next(one for one in returned if one.requires_grad).sum(), own
+                )
+                for returned in (results, wanted)
+            ]
+            equal(*pairs)
+
+
+# -- gradients that are added to others ----------------------------------------------
+
+
+def taken_in(run: Callable[..., Any]) -> None:
+    """Hold that the weight's gradient of a call, however run, is in its main_grad."""
+    x, w, bias = drawn(PLANS["added"])
+    w.main_grad = torch.zeros_like(w)
+    run(lambda x: added(x, w, bias), x).sum().backward()
+    wanted = torch.autograd.grad(added(x, w.detach().requires_grad_(), bias).sum(), x)
+    (grad,) = torch.autograd.grad(
+        added(x, own := w.detach().requires_grad_(), bias).sum(), own
+    )
+    assert w.grad is None
+    equal([w.main_grad, x.grad], [grad, *wanted])
+
+
+@case
+def a_weight_that_comes_back_as_another_tensor_is_the_same() -> None:
+    """From a checkpoint, or from hooks that kept it elsewhere."""
+
+    def offloaded(call: Callable[..., Any], x: Tensor) -> Tensor:
+        with torch.autograd.graph.save_on_cpu():
+            return call(x)
+
+    taken_in(lambda call, x: call(x))
+    taken_in(partial(checkpoint, use_reentrant=False))
+    taken_in(partial(checkpoint, use_reentrant=True))
+    taken_in(offloaded)
+
+
+@case
+def a_batch_of_gradients_is_returned() -> None:
+    x, w, bias = drawn(PLANS["added"])
+    w.main_grad = torch.zeros_like(w)
+    result = added(x, w, bias)
+    given = torch.stack([result, 2 * result]).detach()
+    (found,) = torch.autograd.grad(result, w, given, is_grads_batched=True)
+    (wanted,) = torch.autograd.grad(
+        added(x, own := w.detach().requires_grad_(), bias), own, given[0]
+    )
+    close([*found], [wanted, 2 * wanted])
+    assert not w.main_grad.any()
+
+
 # -- checkpoints, hooks, shards ------------------------------------------------------
 
 
@@ -595,6 +661,26 @@ def torch_func_differentiates_once() -> None:
 
 
 @case
+def forward_derivatives_are_refused_at_any_level() -> None:
+    """Below one that asks for a gradient too, where they were lost; of gradients."""
+    for call in (up, rectified, added):
+        x, w, bias = drawn(PLANS[call.__name__], learn=False)
+        of_w = partial(lambda call, x, bias, w: call(x, w, bias), call, x, bias)
+        of_x = partial(lambda call, w, bias, x: call(x, w, bias).sum(), call, w, bias)
+
+        def value(x: Tensor, call: Any = call, w: Any = w, bias: Any = bias) -> Any:
+            return torch.func.vjp(lambda w: call(x, w, bias), w)[0]
+
+        refused(partial(torch.func.jvp, value, (x,), (x,)), "no tangent")
+        refused(partial(torch.func.hessian(of_x), x), "no tangent")
+        pull = torch.func.vjp(of_w, w)[1]
+        refused(partial(torch.func.jvp, pull, (x @ w.T,), (x @ w.T,)), "no tangent")
+    pull = torch.func.vjp(lambda bias: added(x, w, bias), bias)[1]
+    grad = added(x, w, bias)
+    refused(partial(torch.func.jvp, pull, (grad,), (grad,)), f"added {ONCE}")
+
+
+@case
 def every_level_of_torch_func_has_its_gradient() -> None:
     """A value is differentiated outside too, a gradient not again."""
     x, w, bias = drawn(PLANS["rectified"])
@@ -708,6 +794,20 @@ def verify_finds_gradients_that_are_traced_otherwise() -> None:
         raise AssertionError("not found")
     finally:
         launcher.gradient.backward = before
+
+
+@case
+def verify_finds_what_is_saved_for_nobody() -> None:
+    gradient, before = rectified.gradient, rectified.gradient.saves
+    gradient.saves = lambda needs, *given: before([True] * len(needs), *given)
+    try:
+        check_operator(PLANS["rectified"], rectified, CPU)
+    except Wrong as error:
+        assert "x is saved, though nothing else learns" in str(error), error
+    else:
+        raise AssertionError("not found")
+    finally:
+        gradient.saves = before
 
 
 if __name__ == "__main__":

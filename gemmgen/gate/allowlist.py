@@ -30,7 +30,9 @@ _IMPORTS_FROM: _Imports = {
     (0, "triton.experimental"): {("gluon", None)},
 }
 _SHARED = {
-    "gradients.function": {"Gradient", "main_grad_of", "matrix", "shaped"},
+    "gradients.function": {
+        "Gradient", "leaf_of", "main_grad_of", "matrix", "shaped", "unflattened",
+    },
     "gradients.elementwise": {"Elementwise"},
     "operators.launcher": {"Checks", "Launches", "launcher", "rows"},
     "device": {

@@ -26,6 +26,7 @@ from gemmgen.epilogue.gradient import (
 )
 from gemmgen.epilogue.steps import stepwise
 from gemmgen.problem.problem import Problem
+from gemmgen.tables.dtypes import DTYPES
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class Backward:
     def sum(self) -> str:
         """The name of the product."""
         return self.problem.contraction.accumulators[0]
+
+    @property
+    def kept_dtype(self) -> str:
+        """The type of what the forward stores beside its results."""
+        return _precise_enough(self.problem)
 
     @property
     def incoming(self) -> dict[str, str]:
@@ -167,15 +173,24 @@ def backward_of(problem: Problem, accumulates: bool = False) -> Backward:
     """
     statements = problem.epilogue.statements
     steps = _steps(problem, statements)
-    results = [one.name for one in problem.results]
+    results = {one.name for one in problem.results}
     more = [one.target for one in steps if one.whole and one.target not in results]
     for kept in (None, *more):
         found = _saving(problem, steps, kept)
         if found is not None:
-            return replace(found, accumulates=accumulates)
-    found = _saving(problem, *_product_kept(problem, statements))
+            break
+    else:
+        found = _saving(problem, *_product_kept(problem, statements))
     assert found is not None, "with the product at hand nothing is missing"
-    return replace(found, accumulates=accumulates)
+    return replace(found, accumulates=accumulates and found.multiplied)
+
+
+def _precise_enough(problem: Problem) -> str:
+    """The type of what is saved: that of the inputs, or of `out` if that is wider.
+
+    From a narrower result gradients would be as inexact as it is, or infinite.
+    """
+    return max(problem.out, problem.dtype, key=lambda name: DTYPES[name].bytes)
 
 
 def _steps(problem: Problem, statements: Sequence[Statement]) -> tuple[Statement, ...]:
@@ -206,7 +221,9 @@ def _saving(
     (product,) = problem.contraction.accumulators
     wanted = [product, *(one.name for one in problem.tensors)]
     results = [one.name for one in problem.results]
-    known = [*results, *([] if kept is None else [kept])]
+    exact = DTYPES[_precise_enough(problem)].bytes
+    known = [one.name for one in problem.results if DTYPES[one.dtype].bytes >= exact]
+    known += [] if kept is None else [kept]
     found = derivative(steps, results, wanted, known)
     again, used = [], set(found.used)
     for one in reversed(steps):

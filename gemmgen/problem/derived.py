@@ -47,7 +47,7 @@ def derived_parts(backward: Backward) -> list[str]:
     both = backward.problem.contraction.inputs if backward.multiplied else ()
     parts = [FORWARD] if backward.kept else []
     parts += [gradient_name(one.name) for one in both]
-    if backward.multiplied and backward.accumulates:
+    if backward.accumulates:
         parts.append(added_part(backward))
     return parts
 
@@ -73,7 +73,7 @@ def _forward(spec: KernelSpec, backward: Backward, kept: str) -> Derived:
     lines = [_line(one, backward) for one in backward.forward]
     operands = tuple(one.name for one in backward.problem.operands)
     mine = _spec(spec, FORWARD, "\n".join(lines))
-    mine = replace(mine, outputs=(*results, (kept, spec.dtype.out)))
+    mine = replace(mine, outputs=(*results, (kept, backward.kept_dtype)))
     return Derived(mine, FORWARD, OPERATIONS[spec.op], operands)
 
 

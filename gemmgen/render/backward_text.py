@@ -26,7 +26,7 @@ from gemmgen.tables.dtypes import DTYPES
 from gemmgen.tables.layouts import Matrix
 from gemmgen.tables.operations import OPERATIONS
 
-_HELPERS = (f"{MAIN_GRAD}_of", "matrix", "shaped")
+_HELPERS = ("leaf_of", f"{MAIN_GRAD}_of", "matrix", "shaped", "unflattened")
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class GradientText:
         plan, own = self.plan, {one.name: one for one in self.plan.operands}
         kinds = {one.name: one.dtype for one in plan.results} | self.backward.incoming
         if self.backward.kept:
-            kinds[self.backward.kept] = plan.out
+            kinds[self.backward.kept] = self.backward.kept_dtype
         return own | {
             name: Operand(name, ("m", "n"), dtype, plan.accumulator)
             for name, dtype in kinds.items()
@@ -94,7 +94,31 @@ class BackwardText(GradientText):
     @property
     def saved(self) -> str:
         """As a tuple."""
-        return _tuple(self.used)
+        return _tuple([*self.used, *self._leaf])
+
+    @property
+    def kept(self) -> Iterator[str]:
+        """What drops A and B unless the other one needs a gradient."""
+        if not self.backward.multiplied:
+            return
+        lhs, first = self._multiplied
+        yield f"needs_{lhs}, needs_{first} = needs[:2]"
+        for name in self._leaf:
+            yield f"{name} = leaf_of({first})"
+        for name, other in ((lhs, first), (first, lhs)):
+            yield f"if not needs_{other}:  # read for {gradient_name(other)} alone"
+            yield f"    {name} = None"
+
+    @property
+    def _multiplied(self) -> list[str]:
+        """A and B, in the launcher's order."""
+        return [one.name for one in self.plan.contraction.inputs]
+
+    @property
+    def _leaf(self) -> list[str]:
+        """B itself, whose attribute its gradient may be added to."""
+        first = self.plan.contraction.first.name
+        return [f"{first}_leaf"] * self.backward.accumulates
 
     @property
     def grads(self) -> str:
@@ -146,7 +170,7 @@ class BackwardText(GradientText):
     @property
     def imports(self) -> list[tuple[str, list[str]]]:
         """What the file takes from those beside it and from what kernels share."""
-        text = "\n".join(self.statements)
+        text = "\n".join([*self.kept, *self.statements])
         plan, parts = self.plan, {*derived_parts(self.backward)} - {FORWARD}
         helpers = [name for name in _HELPERS if f"{name}(" in text]
         found = [(shared(plan, "gradients.function"), helpers)]
@@ -188,10 +212,9 @@ class BackwardText(GradientText):
         if not back.passed:
             return
         made = [gradient_name(name) for name in back.passed]
-        inputs = [one.name for one in self.plan.contraction.inputs]
         wanted = [
             (
-                " or ".join(f"needs_{name}" for name in inputs)
+                " or ".join(f"needs_{name}" for name in self._multiplied)
                 if name == back.sum
                 else f"needs_{name}"
             )
@@ -217,13 +240,13 @@ class BackwardText(GradientText):
             passed = ", ".join([first, second, *numbers])
             call = f"{part_name(self.plan.name, name)}({passed})"
             if self.leading and "m" in one.axes:
-                call += f".view({one.name}.shape)"
+                call = f"unflattened({', '.join([call, *back.incoming])})"
             yield f"if needs_{one.name}:"
             if one is not both.first or not back.accumulates:
                 yield f"    {name} = {call}"
                 continue
             adding = part_name(self.plan.name, added_part(back))
-            yield f"    {MAIN_GRAD} = {MAIN_GRAD}_of({one.name})"
+            yield f"    {MAIN_GRAD} = {MAIN_GRAD}_of({self._leaf[0]}, {grad})"
             yield f"    if {MAIN_GRAD} is None:"
             yield f"        {name} = {call}"
             yield "    else:"

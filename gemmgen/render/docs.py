@@ -222,8 +222,9 @@ class Description:
         if not names_[1:]:
             received = "the result" if names_[0] == "out" else names_[0]
             return f"`out` receives {received} if given, and {memory}."
-        pair = f"a pair ({', '.join(names_)})"
-        return f"`out` is {pair} if given; each {memory} and the other."
+        other = "others" if names_[2:] else "other"
+        given = f"({', '.join(names_)}) if given"
+        return f"`out` is {given}; each {memory} and the {other}."
 
     @property
     def shapes(self) -> str:

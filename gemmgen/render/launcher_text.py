@@ -115,8 +115,9 @@ class LauncherText:
             return []
         forward = [part_name(self.plan.name, FORWARD)] if self._keeps else []
         told = [f'"{self.plan.name}"', str(len(self.plan.results))]
-        numbers = [f"numbers={len(backward.numbers)}"] if backward.numbers else []
-        return [*told, "saves", "backward", *forward, *numbers]
+        beside = len(backward.numbers) + backward.accumulates
+        counted = [f"beside={beside}"] if beside else []
+        return [*told, "saves", "backward", *forward, *counted]
 
     @property
     def _keeps(self) -> bool:

@@ -15,8 +15,9 @@ class Gradient:
     """The backward of a launcher, whose name `kernel` begins each error.
 
     `results` counts the launcher's results. `saves` returns what `backward` needs of
-    inputs and results: tensors, then `numbers` numbers. A `forward` is called in place
-    of the launcher, and returns further values after the results, for `saves`.
+    inputs and results for the inputs that need a gradient: tensors, then so many other
+    values as are `beside` them. A `forward` is called in place of the launcher, and
+    returns further values after the results, for `saves`.
     `backward(saved, grads, needs)` returns a gradient for each input, None for numbers
     and where `needs` says that nobody needs one. Of `grads` too one is None where a
     result has none: that counts for nothing, where zeros times infinity would be NaN.
@@ -29,14 +30,14 @@ class Gradient:
         saves: Callable[..., tuple[Any, ...]],
         backward: Callable[..., Sequence[Any]],
         forward: Callable[..., Any] | None = None,
-        numbers: int = 0,
+        beside: int = 0,
     ) -> None:
         self.kernel = kernel
         self.results = results
         self.saves = saves
         self.backward = backward
         self.forward: Any = forward
-        self.numbers = numbers
+        self.beside = beside
 
     def call(self, launcher: Any, names: Sequence[str], inputs: Any, out: Any) -> Any:
         """Return results that autograd can differentiate; ValueError for `out`."""
@@ -80,8 +81,9 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         results = launcher(*inputs)
         if not isinstance(results, tuple):
             results = (results,)
-        saved = gradient.saves(*inputs, *results)
-        tensors = len(saved) - gradient.numbers
+        needs = ctx.needs_input_grad[2:]
+        saved = gradient.saves(needs, *inputs, *results)
+        tensors = len(saved) - gradient.beside
         ctx.save_for_backward(*saved[:tensors])
         ctx.set_materialize_grads(False)
         ctx.call = gradient, saved[tensors:], in_transform()
@@ -95,7 +97,7 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         second derivative would be missing. torch.func always prepares for that: there
         it is raised only if somebody does differentiate again.
         """
-        gradient, numbers, functional = ctx.call
+        gradient, beside, functional = ctx.call
         again = torch.is_grad_enabled()
         if again and not functional:
             raise RuntimeError(
@@ -107,7 +109,7 @@ class Differentiable(torch.autograd.Function):  # type: ignore[misc]
         needs = ctx.needs_input_grad[2:]
         # Kernels read what is stored.
         given = [one if one is None else one.resolve_neg() for one in grads]
-        saved = [*ctx.saved_tensors, *numbers]
+        saved = [*ctx.saved_tensors, *beside]
         if not functional:
             ctx.maybe_clear_saved_tensors()  # not if the graph is retained
         if not again:
@@ -144,6 +146,8 @@ class OnceDifferentiable(torch.autograd.Function):  # type: ignore[misc]
         """Raise RuntimeError."""
         raise RuntimeError(f"{ctx.kernel} has no second derivative")
 
+    jvp = backward
+
 
 def drained(values: list[Any]) -> Iterator[Any]:
     """Yield values, and drop each, so that a backward can free it before the end."""
@@ -151,9 +155,23 @@ def drained(values: list[Any]) -> Iterator[Any]:
         yield values.pop(0)
 
 
-def main_grad_of(tensor: torch.Tensor) -> torch.Tensor | None:
-    """Return the `main_grad` that a tensor's gradient is added to, if it has one."""
-    found: torch.Tensor | None = getattr(tensor, "main_grad", None)
+def leaf_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """Return a tensor if it is a leaf that learns, which the graph holds anyway.
+
+    What is saved may come back as another tensor, without the attributes of the leaf:
+    where a checkpoint computes it again, or a hook had it elsewhere meanwhile.
+    """
+    return tensor if tensor.requires_grad and tensor.is_leaf else None
+
+
+def main_grad_of(leaf: torch.Tensor | None, grad: torch.Tensor) -> torch.Tensor | None:
+    """Return the `main_grad` that a leaf's gradient is added to, if it has one.
+
+    None for a batch of gradients, which are returned, an item each.
+    """
+    if torch._C._functorch.is_legacy_batchedtensor(grad):
+        return None
+    found: torch.Tensor | None = getattr(leaf, "main_grad", None)
     return found
 
 
@@ -162,6 +180,12 @@ def matrix(tensor: torch.Tensor | None) -> torch.Tensor | None:
     if tensor is None:
         return None
     return tensor.reshape(math.prod(tensor.shape[:-1]), tensor.shape[-1])
+
+
+def unflattened(matrix: torch.Tensor, *grads: torch.Tensor | None) -> torch.Tensor:
+    """Return a gradient [M, columns] with the leading sizes of those of results."""
+    given = next(one for one in grads if one is not None)
+    return matrix.view(*given.shape[:-1], matrix.shape[-1])
 
 
 def shaped(grad: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor | None:

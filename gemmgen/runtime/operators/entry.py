@@ -67,20 +67,28 @@ class Entry:
     def batched(self, info: Any, dims: Sequence[Any], *inputs: Any) -> Any:
         """Compute item by item for torch.vmap; stack results along a first axis."""
         each = list(zip(inputs, dims, strict=True))
+        count = info.batch_size
         results = [
             self.overload(*(item(one, dim, i) for one, dim in each))
-            for i in range(info.batch_size)
+            for i in range(max(count, 1))
         ]
         if isinstance(results[0], torch.Tensor):
-            return torch.stack(results), 0
+            return torch.stack(results)[:count], 0
         kind = type(results[0])
-        stacked = kind(map(torch.stack, zip(*results, strict=True)))
+        stacked = kind(torch.stack(one)[:count] for one in zip(*results, strict=True))
         return stacked, kind([0] * len(stacked))
 
 
 def item(value: Any, dim: Any, i: int) -> Any:
-    """Return item i of an argument of torch.vmap, which may be the same for all."""
-    return value if dim is None else value.select(dim, i)
+    """Return item i of an argument of torch.vmap, which may be the same for all.
+
+    Of no items it is one of zeros, which tells what results would be like.
+    """
+    if dim is None:
+        return value
+    if not value.shape[dim]:
+        return value.sum(dim)
+    return value.select(dim, i)
 
 
 def define(slot: Slot) -> Callable[[str], Callable[..., Any]]:

@@ -10,6 +10,8 @@ from functools import cached_property, partial
 from typing import Any, TypeVar
 
 import torch
+from torch.autograd.forward_ad import _set_fwd_grad_enabled
+from torch.fx import Proxy
 from torch.utils.flop_counter import register_flop_formula
 
 from ..checks import Checks, check_gradient, fits, refuse_out
@@ -22,7 +24,9 @@ from .sharding import Axes
 
 T = TypeVar("T", bound=Callable[..., Any])
 
-NUMBERS = (float, torch.SymFloat, torch.SymInt)  # symbols are those that torch traces
+# Besides their own type, arguments may be what stands for them where torch traces.
+TENSORS = (torch.Tensor, Proxy)
+NUMBERS = (float, torch.SymFloat, torch.SymInt, Proxy)
 AUTOCAST = {"cuda": "AutocastCUDA", "cpu": "AutocastCPU"}
 
 
@@ -61,7 +65,7 @@ class Operator(Entry):
         self.launch, self.unwrapped = launcher.untracked, launcher.__wrapped__
         self.gradient = launcher.gradient
         self.kinds = [
-            torch.Tensor if str(one.type) == "Tensor" else NUMBERS
+            TENSORS if str(one.type) == "Tensor" else NUMBERS
             for one in self.overload._schema.arguments
         ]
 
@@ -140,7 +144,8 @@ class Operator(Entry):
             return self.gradient.apply(operator.overload, inputs)
 
         def lower(*inputs: Any) -> Any:
-            with torch.enable_grad():  # lower levels of torch.func may need it
+            # Lower levels of torch.func may need gradients, and refuse tangents.
+            with torch.enable_grad(), _set_fwd_grad_enabled(True):
                 return operator.below_autograd(keys, *inputs)
 
         return self.gradient.apply(lower, inputs)
@@ -152,7 +157,7 @@ class Operator(Entry):
         with dry_run(found):
             self.unwrapped(
                 *(
-                    torch.empty(0, device="meta") if kind is torch.Tensor else 0.0
+                    torch.empty(0, device="meta") if kind is TENSORS else 0.0
                     for kind in self.kinds
                 )
             )

@@ -57,6 +57,25 @@ def _derivatives(one: Entered) -> None:
                 one.refused("tangent", name, lambda c=call, a=dual: c(*a))  # type: ignore[misc]
 
 
+def _tangent_below(one: Entered) -> None:
+    """A tangent is refused below a level of torch.func that asks for a gradient."""
+    a, b, *more = [tensor.detach() for _, _, tensor in one.tensors()]
+
+    def value(b: Tensor) -> Any:
+        def call(a: Tensor) -> Any:
+            return tuple(several(one.called_with(a, b, *more)))
+
+        return torch.func.vjp(call, a)[0]
+
+    try:
+        torch.func.jvp(value, (b,), (b,))
+    except ValueError as error:
+        if "must have no tangent" not in str(error):
+            raise Wrong(f"a tangent below torch.func.vjp: {error}") from error
+    else:
+        raise Wrong("a tangent below torch.func.vjp is lost")
+
+
 def _wrong(one: Entered) -> None:
     """A wrong argument is refused by the kernel's name, where others learn too."""
     learning, _ = all_learning(one)
@@ -170,6 +189,17 @@ def _lets_go(one: Entered) -> None:
         )
 
 
+def _keeps_no_more(one: Entered) -> None:
+    """A is saved for the gradient of B alone, and B for that of A."""
+    for place, name, tensor in list(one.tensors())[:_FACTORS]:
+        alone = one.with_other(place, tensor.detach().requires_grad_())
+        saved: list[Tensor] = []
+        with torch.autograd.graph.saved_tensors_hooks(saved.append, lambda _: None):
+            one.launcher(*alone)
+        if any(kept.data_ptr() == tensor.data_ptr() for kept in saved):
+            raise Wrong(f"{name} is saved, though nothing else learns")
+
+
 def _trained(one: Entered) -> None:
     """Its gradients are the same compiled; torch checks their graph."""
     learning, _ = all_learning(one)
@@ -220,12 +250,14 @@ def _found(call: Callable[..., Any], inputs: Sequence[Any]) -> Sequence[Tensor]:
 
 _OF_KERNELS_THAT_LEARN = (
     _trained,
+    _tangent_below,
     _wrong,
     _once,
     _on_meta,
     _none_given,
     _seen,
     _lets_go,
+    _keeps_no_more,
 )
 
 

@@ -177,7 +177,7 @@ def _bounds(
 ) -> dict[str, Bounded]:
     """Each gradient by the kernels' statements, for the errors that these may make.
 
-    What was saved was rounded: results as they are, one value more to the type of out.
+    What was saved was rounded: results as they are, one value more to its own type.
     What results have that are without a gradient is left out.
     """
     arithmetic = ARITHMETIC[plan.accumulator]
@@ -186,7 +186,7 @@ def _bounds(
         values[statement.target] = _bounded(statement.value, values, arithmetic)
     dtypes = {one.name: one.dtype for one in plan.results}
     for name in back.saved:
-        values[name] = _stored(plan, values[name], dtypes.get(name, plan.out))
+        values[name] = _stored(plan, values[name], dtypes.get(name, back.kept_dtype))
     given = {gradient_name(name): grad for name, grad in grads.items()}
     values |= {name: exactly(grad.double()) for name, grad in given.items()}
     derivative = back.derivative.where_given(given)
