@@ -110,8 +110,8 @@ class Tile(Model):
         "Steps along K in flight.", 4
     )
     # 32 warps are 1024 threads with 64 registers each: too few for a tile.
-    warps: Annotated[int | None, Whole("tile warps", 1, 16, POWER)] = _key(
-        "Warps of a program.", 8
+    warps: Annotated[int | None, Whole("tile warps", 1, 16, POWER, beside=(12,))] = (
+        _key("Warps of a program; 12 with schedule: warp_specialized.", 8)
     )
     split_k: Annotated[int | None, Whole("tile split_k", 1, 64)] = _key(
         "Parts that K is cut into.", 4
