@@ -13,6 +13,7 @@ from gemmgen.epilogue.expression import short_number, spell
 from gemmgen.epilogue.gradient import derivative
 from gemmgen.epilogue.parser import compile_epilogue
 from gemmgen.epilogue.steps import stepwise
+from gemmgen.render.names.meanings import NameTaken
 from gemmgen.render.render import files
 from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
@@ -120,6 +121,24 @@ def test_a_function_without_a_derivative_is_refused(
     monkeypatch.setitem(OPS, "erf", replace(OPS["erf"], partials=()))
     with pytest.raises(SpecErrors, match=r"s:8:11: erf\(…\) has no derivative"):
         plan("erf(acc)")
+
+
+@pytest.mark.parametrize(
+    ("epilogue", "name"),
+    [
+        ("gelu(acc + grad_y[m, n])", "grad_y"),
+        ("gelu(acc) * grad_acc[n]", "grad_acc"),
+        ("grad_y = gelu(acc); y = grad_y * 2", "grad_y"),
+        ("pre = gelu(acc); grad_pre = pre * s[n]; out = grad_pre + pre", "grad_pre"),
+    ],
+)
+def test_a_name_of_what_a_backward_computes_is_refused(
+    epilogue: str, name: str
+) -> None:
+    """Also where two that have one name would become one argument."""
+    with pytest.raises(NameTaken) as taken:
+        files(plan(epilogue), "s")
+    assert name in taken.value.names
 
 
 def values(kind: str, shape: tuple[int, ...], seed: int) -> torch.Tensor:
