@@ -45,6 +45,32 @@ def interpreted() -> Iterator[subprocess.Popen[str]]:
 folders = itertools.count()
 
 
+EXACT = """\
+gemmgen: 1
+kernels:
+  - name: one
+    op: gemm
+    layout: NN
+    dtype: fp64
+    tiles: {m: 16, n: 16, k: 16}
+    epilogue: |
+      third = 1 / 3
+      chosen = where(acc > 0, 0.1, 0.3) + where(alpha[] > 9, 1, 2) / 3
+      y = minimum(acc, 0.7) * third + clamp(0.1, acc, 0.9) - exp(0.1 * alpha[]) * chosen
+"""
+
+
+def test_numbers_of_fp64_kernels_are_not_rounded_to_fp32(
+    interpreted: subprocess.Popen[str], tmp_path: Path
+) -> None:
+    """Triton takes for fp32 what no tensor makes fp64."""
+    (tmp_path / "spec.yaml").write_text(EXACT)
+    builder.build([tmp_path / "spec.yaml"], tmp_path / "exact")
+    assert interpreted.stdin and interpreted.stdout
+    print(tmp_path / "exact", file=interpreted.stdin, flush=True)
+    assert ast.literal_eval(interpreted.stdout.readline()) == ""
+
+
 @pytest.mark.parametrize("examples", all_but({FEW}, [FEW, EXAMPLES]))
 def test_a_spec_is_a_located_error_or_a_kernel_that_runs(
     examples: int,

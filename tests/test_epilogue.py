@@ -6,7 +6,7 @@ import pytest
 
 from gemmgen.base.errors import Location, SpecErrors
 from gemmgen.epilogue.checked import AXES, Operand
-from gemmgen.epilogue.expression import short_number, spell, triton_function
+from gemmgen.epilogue.expression import in_triton, short_number, spell
 from gemmgen.epilogue.parser import compile_epilogue
 from gemmgen.tables.functions import OPS
 
@@ -32,7 +32,29 @@ def compiled(text: str):
 )
 def test_expression_is_spelled_with_fewest_brackets(text: str, triton: str) -> None:
     (statement,) = compiled(text).statements
-    assert spell(statement.value, call=triton_function) == triton
+    assert in_triton(statement.value, {}, ["alpha"], "") == triton
+
+
+@pytest.mark.parametrize(
+    ("text", "triton"),
+    [
+        ("acc * 0.1", "acc * 0.1"),
+        ("minimum(acc, 0.1)", "minimum(acc, tl.full((), 0.1, tl.float64))"),
+        ("clamp(acc, 0, 6)", "clamp(acc, 0.0, 6.0)"),
+        ("where(acc > 0.1, 0, acc)", "tl.where(acc > 0.1, 0.0, acc)"),
+        (
+            "where(acc > 0, 0, 1)",
+            "tl.where(acc > 0.0, tl.full((), 0.0, tl.float64), "
+            "tl.full((), 1.0, tl.float64))",
+        ),
+        ("acc * exp(0.1 * s[])", "acc * tl.exp(tl.full((), 0.1 * s, tl.float64))"),
+    ],
+)
+def test_numbers_that_meet_no_tensor_are_told_their_type(
+    text: str, triton: str
+) -> None:
+    (statement,) = compiled(text).statements
+    assert in_triton(statement.value, {}, ["s"], "tl.float64") == triton
 
 
 def test_spelling_again_changes_nothing() -> None:

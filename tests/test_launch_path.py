@@ -318,7 +318,7 @@ def scale(x: int, y: int, z: int, stream: int, passed: tuple[Any, ...]) -> None:
     LOG.append("repeated")
 
 
-@pytest.mark.parametrize("beyond", [1e39, -1e39, 10**39])
+@pytest.mark.parametrize("beyond", [1e39, -1e39, 10**39, 10**400])
 def test_a_number_beyond_fp32_is_refused_whatever_is_remembered(beyond: float) -> None:
     call = launch_cache.launch_cache("a")(scaling)
     a = ones(4, 5)
@@ -355,6 +355,8 @@ def test_warming_up_refuses_what_calls_refuse(inputs: tuple[Any, ...]) -> None:
         call.warmup(*inputs)
     with pytest.raises(ValueError, match="scaling: alpha must be a float"):
         call.warmup(ones(4, 5), True)
+    with pytest.raises(ValueError, match="scaling: alpha must fit fp32"):
+        call.warmup(ones(4, 5), 10**400)
 
 
 def test_warming_up_leaves_out_what_is_never_remembered() -> None:

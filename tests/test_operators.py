@@ -183,9 +183,11 @@ assert torch.equal(torch.ops.made.name_(x, w), name(x, w))
 from made._runtime.operators.registry import namespaces
 import itertools
 first = {one: next(namespaces(f"{one}.kernel")) for one in
-         ("made", "a.b.c", "prim", "aten", "import_module", "my-kernels", "2d")}
+         ("made", "a.b.c", "prim", "aten", "import_module", "my-kernels", "2d",
+          "größe.class", "class")}
 assert first == {"made": "made", "a.b.c": "a_b_c", "prim": "prim_2", "aten": "aten_2",
-    "import_module": "import_module_2", "my-kernels": "my_kernels", "2d": "_2d"}, first
+    "import_module": "import_module_2", "my-kernels": "my_kernels", "2d": "_2d",
+    "größe.class": "gr__e_class", "class": "class_"}, first
 """
     in_interpreter(home, "-c", START + code)
 

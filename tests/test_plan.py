@@ -69,6 +69,18 @@ def test_an_operand_s_shape_is_a_row_of_a_table(
     )
 
 
+def test_tiles_of_three_consumers_can_be_listed() -> None:
+    tiles = "schedule: warp_specialized\ntiles: {m: 128, n: 192, k: 64, warps: 12}"
+    (plan,) = planned(GEMM + tiles, "targets: [sm_90]\n")
+    assert 12 in {row.tile.warps for row in plan.rows}
+
+
+def test_a_mistake_is_at_its_own_tile_alone() -> None:
+    tiles = "\n".join(f"  - {{m: {m}, n: 512, k: 64}}" for m in (32, 512, 64))
+    found = errors(GEMM + "schedule: [tiled, tma, split_k]\ntiles:\n" + tiles)
+    assert found and all(line.startswith("spec.yaml:11:9: ") for line in found), found
+
+
 def test_stages_left_out_fit_every_target() -> None:
     (plan,) = planned(GEMM + "tiles: {m: 128, n: 256, k: 64}")
     assert {row.architecture: row.tile.stages for row in plan.rows} == {
@@ -130,6 +142,32 @@ def test_stages_left_out_fit_every_target() -> None:
         (
             GEMM + "autotune: runtime",
             "spec.yaml:8:15: autotune: runtime needs a list of tiles",
+        ),
+        (
+            GEMM + "autotune: runtime\nschedule: [tiled, tma]\n"
+            "tiles: {m: 64, n: 64, k: 64}",
+            "spec.yaml:9:23: autotune: runtime times tiles of schedule tiled, not of "
+            "tma",
+        ),
+        (
+            GEMM + "autotune: runtime\ntiles: {m: 64, n: 64, k: 64, split_k: 4}",
+            "spec.yaml:9:43: autotune: runtime times tiles of a whole K, not split_k=4",
+        ),
+        (
+            GEMM + "schedule: [tiled, tma]\ntiles:\n  - {m: 64, n: 64, k: 64}\n"
+            "  - {m: 512, n: 512, k: 64}\n  - {m: 32, n: 64, k: 64}",
+            "spec.yaml:11:9: tile 512x512x64 with 2 stages needs 524288 bytes",
+        ),
+        (
+            GEMM + "schedule: [tiled, warp_specialized]\n"
+            "tiles: {m: 64, n: 64, k: 64, warps: 12}",
+            "spec.yaml:9:12: tile warps=12 is not a power of two, which Triton needs "
+            "but in schedule warp_specialized; nearest: 8, 16",
+        ),
+        (
+            GEMM.replace("fp16", "fp64") + "schedule: warp_specialized",
+            "spec.yaml:8:15: schedule warp_specialized cannot serve this kernel: fp64 "
+            "is multiplied from registers",
         ),
         (
             GEMM.replace("fp16", "fp64") + "tiles: {m: 64, n: 64, k: 16}",

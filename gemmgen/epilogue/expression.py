@@ -4,12 +4,14 @@ Text is always made anew from a tree, never pasted: nothing of a spec's own char
 reaches a generated module.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from ctypes import c_float
 from dataclasses import dataclass
 
 from gemmgen.tables.functions import OPS
 
-PRECEDENCE = {"<": 0, "<=": 0, ">": 0, ">=": 0, "==": 0, "!=": 0}
+_COMPARISON = 0
+PRECEDENCE = dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), _COMPARISON)
 PRECEDENCE |= {"+": 1, "-": 1, "*": 2, "/": 2, "@": 2}
 _NEGATE, _ATOM = 3, 4
 
@@ -84,8 +86,12 @@ def spell(
     name: Callable[[str], str] = str,
     call: Callable[[str], str] = str,
     number: Callable[[float], str] = repr,
+    argument: Callable[[Call, Node, str], str] = lambda *given: given[-1],
 ) -> str:
-    """The node as Python text with the fewest brackets; callbacks spell the leaves."""
+    """The node as Python text with the fewest brackets; callbacks spell the leaves.
+
+    `argument` has the last word on what is passed in a call.
+    """
 
     def at(part: Node, level: int) -> str:
         text, own = spelled(part)
@@ -103,7 +109,7 @@ def spell(
                 level = PRECEDENCE[op]
                 return f"{at(left, level)} {op} {at(right, level + 1)}", level
             case Call(function, arguments):
-                inner = ", ".join(at(argument, 0) for argument in arguments)
+                inner = ", ".join(argument(part, one, at(one, 0)) for one in arguments)
                 return f"{call(function)}({inner})", _ATOM
 
     return at(node, 0)
@@ -134,6 +140,34 @@ def short_number(value: float) -> str:
     return str(int(value)) if whole else repr(value)
 
 
-def triton_function(function: str) -> str:
-    """How a kernel names a function of the language."""
+def in_triton(
+    node: Node, spelled: Mapping[str, str], numbers: Collection[str], told: str
+) -> str:
+    """The node as a kernel has it, in which some names are `spelled` otherwise.
+
+    Triton takes a number for fp32 unless it meets a tensor in arithmetic. Where that is
+    of a type which has to be `told`, so have values and arguments of `numbers` alone.
+    """
+
+    def typed(part: Node, text: str) -> str:
+        alone = told and set(names(part)) <= set(numbers)
+        return f"tl.full((), {text}, {told})" if alone else text
+
+    def argument(call: Call, part: Node, text: str) -> str:
+        values = [one for one in call.arguments if not _compares(one)]
+        meets = any(set(names(one)) - set(numbers) for one in values)
+        exact = isinstance(part, Number) and c_float(part.value).value == part.value
+        return text if part not in values or (exact and meets) else typed(part, text)
+
+    def name(text: str) -> str:
+        return spelled.get(text, text)
+
+    return typed(node, spell(node, name, _triton_function, argument=argument))
+
+
+def _compares(node: Node) -> bool:
+    return isinstance(node, Binary) and PRECEDENCE[node.op] == _COMPARISON
+
+
+def _triton_function(function: str) -> str:
     return "tl.where" if function == "where" else OPS[function].called

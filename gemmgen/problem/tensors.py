@@ -1,9 +1,10 @@
 """The tensors and numbers of one kernel beside A and B, and the text they become."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from gemmgen.epilogue.checked import AXES
+from gemmgen.epilogue.checked import AXES, Statement
+from gemmgen.epilogue.expression import Node, in_triton
 from gemmgen.tables.dtypes import DTYPES, UNANNOTATED
 from gemmgen.tables.layouts import AXIS_SIZES, Matrix, strides_of
 
@@ -137,6 +138,22 @@ class Result:
             f"{offsets} = {matrix.offsets}",
             f"tl.store({self.name}_ptr + {offsets}, {value}, mask={matrix.mask})",
         ]
+
+
+def formula(
+    node: Node,
+    operands: Iterable[Operand],
+    stated: Iterable[Statement],
+    arithmetic: str,
+) -> str:
+    """An expression over operands and what was stated before, as kernel text."""
+    operands = list(operands)
+    numbers = [one.name for one in operands if one.is_number]
+    numbers += [one.target for one in stated if not one.axes]
+    spelled = {one.name: one.in_kernel for one in operands}
+    wide = arithmetic != UNANNOTATED
+    told = f"tl.{DTYPES[arithmetic].triton}" if wide else ""
+    return in_triton(node, spelled, numbers, told)
 
 
 def rows_first(a: Matrix, operands: Sequence[Operand]) -> bool:

@@ -19,11 +19,10 @@ from gemmgen.epilogue.expression import (
     Node,
     short_number,
     spell,
-    triton_function,
     walk,
 )
 from gemmgen.epilogue.gradient import gradient_name
-from gemmgen.problem.tensors import Operand
+from gemmgen.problem.tensors import Operand, formula
 from gemmgen.render.backward_text import GradientText
 from gemmgen.render.names.parts import EPILOGUE, GRAD_EPILOGUE, shared
 from gemmgen.select.plan import Plan
@@ -59,11 +58,11 @@ class EpilogueText:
     @property
     def statements(self) -> list[str]:
         """What is computed."""
-        spelled = {one.name: one.in_kernel for one in self.plan.operands}
+        plan, stated = self.plan, self.plan.epilogue.statements
         return [
             f"{one.target} = "
-            + spell(one.value, lambda name: spelled.get(name, name), triton_function)
-            for one in self.plan.epilogue.statements
+            + formula(one.value, plan.operands, stated, plan.accumulator)
+            for one in stated
         ]
 
     @property
@@ -210,8 +209,8 @@ class GradEpilogueText(GradientText):
         return f"+= {self._spelled(term)}"
 
     def _spelled(self, node: Node) -> str:
-        spelled = {one.name: one.in_kernel for one in self.read}
-        return spell(node, lambda name: spelled.get(name, name), triton_function)
+        stated = *self.backward.again, *self.backward.derivative.statements
+        return formula(node, self.read, stated, self.plan.accumulator)
 
     @property
     def stores(self) -> list[tuple[str, list[str]]]:

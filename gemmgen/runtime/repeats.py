@@ -4,6 +4,7 @@ Signatures are compared in C by the guards of torch.compile. They are no public 
 torch: where they are missing, or fail a trial, launchers compare in Python.
 """
 
+import contextlib
 import functools
 import math
 import numbers
@@ -74,8 +75,10 @@ def in_order(
 
 def plain(value: Any) -> Any:
     """Return a number that launchers take as a float; anything else as it is."""
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return float(value) if number else value
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        with contextlib.suppress(OverflowError):  # which launchers refuse
+            return float(value)
+    return value
 
 
 def several(out: Any) -> Sequence[Any]:

@@ -52,6 +52,8 @@ def why_not(schedule: str, kernel: Kernel) -> str | None:
     What only a call can tell, such as the alignment of a row, the launcher decides.
     """
     row, target = SCHEDULES[schedule], kernel.target
+    if reason := row.why_not(kernel):
+        return reason
     if row.described and not target.tensor_maps:
         first = next(target.name for target in TARGETS.values() if target.tensor_maps)
         return f"{schedule} needs {first}, this is {target.name}"
@@ -60,4 +62,4 @@ def why_not(schedule: str, kernel: Kernel) -> str | None:
             target.name for target in TARGETS.values() if target.unit == row.unit
         )
         return f"{schedule} is written for {only}"
-    return row.why_not(kernel)
+    return None

@@ -28,6 +28,9 @@ _IN_PARTS = next(
 """The schedule that serves every call in parts of K."""
 
 
+_RACE = "autotune: runtime"
+
+
 def serving(spec: KernelSpec, product: Product, target: Target) -> list[str]:
     """The schedules that the spec allows and that can serve it on a target."""
     by_itself = [name for name, row in SCHEDULES.items() if row.auto]
@@ -73,18 +76,33 @@ def misfits(
 ) -> Iterator[SpecError]:
     """The tiles that a target cannot run."""
     for target, tiles in listed.items():
-        for index, tile in enumerate(tiles):
+        for position, tile in enumerate(tiles):
             reason = _odd_side(tile) or why_not_compiled(tile, product, target)
             if not fits(tile, product, target):
                 reason = reason or _too_big(tile, product, target)
             if reason:
+                index = position * len(spec.tiles) // len(tiles)  # one a schedule
                 yield SpecError(spec.at("tiles", index), reason)
 
 
+def unraced(spec: KernelSpec) -> Iterator[SpecError]:
+    """What Triton's autotuner, which races tiles of one kernel, cannot choose from."""
+    if not spec.tiles:
+        yield SpecError(spec.at("autotune"), f"{_RACE} needs a list of tiles")
+    for index, name in enumerate(spec.schedule):
+        if name not in (AUTO, FALLBACK):
+            said = f"{_RACE} times tiles of schedule {FALLBACK}, not of {name}"
+            yield SpecError(spec.at("schedule", index), said)
+    for index, tile in enumerate(spec.tiles):
+        if (tile.split_k or 1) > 1:
+            said = f"{_RACE} times tiles of a whole K, not split_k={tile.split_k}"
+            yield SpecError(spec.at("tiles", index, "split_k"), said)
+
+
 def _odd_side(tile: Tile) -> str | None:
-    """Why a schedule cannot compute such a side, which only some compose."""
+    """Why a schedule cannot compute such a side, or warps, which only some compose."""
     needed = schedule_of(tile).powers_of_two(tile)
-    sides = {"m": tile.m, "n": tile.n}
+    sides = {"m": tile.m, "n": tile.n, "warps": tile.warps}
     odd = [axis for axis, side in sides.items() if side & (side - 1) and side in needed]
     if not odd:
         return None

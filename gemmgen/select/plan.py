@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from gemmgen.base.errors import Mistakes, SpecError, SpecErrors
+from gemmgen.base.errors import Mistakes, SpecError, SpecErrors, quoted
 from gemmgen.epilogue.checked import Epilogue, Statement
 from gemmgen.epilogue.expression import Name
 from gemmgen.epilogue.gradient import without_derivative
@@ -136,6 +136,7 @@ def plans(
     `mistakes` are those that were found before.
     """
     mistakes = mistakes or Mistakes()
+    named = {one.name: one for one in spec.kernels}
     planned: list[Plan] = []
     for kernel in spec.kernels:
         try:
@@ -144,6 +145,10 @@ def plans(
             for one in derived_of(kernel, whole.backward) if whole.backward else ():
                 own = _Planner(one.spec, spec.targets, tunings, one).plan()
                 planned.append(replace(own, parent=whole.name, part=one.part))
+                if other := named.get(own.name):
+                    message = f"name {quoted(own.name)} is that of the kernel "
+                    message += f"{one.part} of {quoted(whole.name)}'s backward"
+                    mistakes.add(other.at("name"), message)
         except SpecErrors as found:
             mistakes.include(found.errors)
     mistakes.stop_if_any()

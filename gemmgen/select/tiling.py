@@ -12,7 +12,7 @@ from gemmgen.schedules.parts.consumers import multiplies_alike, multiplies_in_on
 from gemmgen.schedules.parts.schedule import Kernel
 from gemmgen.schedules.parts.tile import FALLBACK, Product, Tile
 from gemmgen.select.fallback_tiles import fallback_tiles
-from gemmgen.select.listed_tiles import completed, misfits, serving
+from gemmgen.select.listed_tiles import completed, misfits, serving, unraced
 from gemmgen.select.model_table import describes_operands
 from gemmgen.select.schedule_tiles import holds, schedule_tiles
 from gemmgen.select.table import Row, Table, pinned, row
@@ -270,11 +270,9 @@ def _configs(
     spec: KernelSpec, targets: Sequence[Target], product: Product
 ) -> tuple[Tile, ...]:
     """The tiles that Triton's autotuner races, each fit for every target."""
-    if not spec.tiles:
-        place = spec.at("autotune")
-        raise SpecErrors([SpecError(place, "autotune: runtime needs a list of tiles")])
-    listed = {target: completed(spec, product, target) for target in targets}
-    errors = list(misfits(spec, product, listed))
+    raced = replace(spec, schedule=(FALLBACK,))
+    listed = {target: completed(raced, product, target) for target in targets}
+    errors = [*unraced(spec), *misfits(spec, product, listed)]
     if errors:
         raise SpecErrors(errors)
     return tuple(

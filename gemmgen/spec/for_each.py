@@ -162,7 +162,7 @@ def _check_names(found: Iterable[Draft], mistakes: Mistakes) -> None:
             mistakes.add(place, _clash(draft, other))
 
 
-_IN_MODULES = ("KernelLinear", "Tensor")
+_IN_MODULES = ("KernelLinear", "LazyPackage", "Tensor")
 
 
 def _check_classes(found: Iterable[Draft], mistakes: Mistakes) -> None:

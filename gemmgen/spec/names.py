@@ -17,7 +17,8 @@ _TAKEN: dict[str, frozenset[str]] = {
     "a keyword of Python": frozenset([*keyword.kwlist, *keyword.softkwlist]),
     "a builtin of Python": frozenset([*dir(builtins), *_LATER]),
     "a function of epilogues": frozenset(OPS),
-    "a name that generated modules use": frozenset(["gemmgen", *IN_MODULES]),
+    # A package that imports `sys` has it where the launcher would be.
+    "a name that generated modules use": frozenset(["gemmgen", "sys", *IN_MODULES]),
     "the name of a device on Windows": frozenset(
         ["con", "prn", "aux", "nul"]
         + [f"{port}{digit}" for port in ("com", "lpt") for digit in range(10)]

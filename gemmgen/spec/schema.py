@@ -84,8 +84,8 @@ class DtypeMap(Model):
     out: OptionalDtype = _key("Type of the result; default: a.", "fp32")
 
 
-def _in_tile(name: str, least: int, power: str | None = None, step: int = 1) -> Whole:
-    return Whole(f"tile {name}", least, MOST_OF_TILES[name], power, step)
+def _in_tile(name: str, least: int, power: str | None = None, **more: Any) -> Whole:
+    return Whole(f"tile {name}", least, MOST_OF_TILES[name], power, **more)
 
 
 class Tile(Model):
@@ -111,8 +111,8 @@ class Tile(Model):
     stages: Annotated[int | None, _in_tile("stages", 1)] = _key(
         "Steps along K in flight.", 4
     )
-    warps: Annotated[int | None, _in_tile("warps", 1, POWER)] = _key(
-        "Warps of a program.", 8
+    warps: Annotated[int | None, _in_tile("warps", 1, POWER, beside=(12,))] = _key(
+        "Warps of a program; 12 with schedule: warp_specialized.", 8
     )
     split_k: Annotated[int | None, _in_tile("split_k", 1)] = _key(
         "Parts that K is cut into.", 4

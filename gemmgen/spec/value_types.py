@@ -84,6 +84,8 @@ class Whole(Kind):
     """Why it must be a power of two, if it must."""
     step: int = 1
     """What it must be a multiple of."""
+    beside: tuple[int, ...] = ()
+    """What it may be beside powers of two, where other rules allow that."""
 
     @property
     def powers(self) -> list[int]:
@@ -93,7 +95,8 @@ class Whole(Kind):
     def accepts(self, value: object) -> bool:
         if type(value) is not int or not self.low <= value <= self.high:
             return False
-        return not value % self.step and (self.reason is None or value in self.powers)
+        allowed = *self.powers, *self.beside
+        return not value % self.step and (self.reason is None or value in allowed)
 
     def wording(self, value: object) -> str:
         if type(value) is not int:
@@ -112,7 +115,7 @@ class Whole(Kind):
 
     def json_schema(self) -> Schema:
         if self.reason:
-            return {"type": "integer", "enum": self.powers}
+            return {"type": "integer", "enum": sorted([*self.powers, *self.beside])}
         multiple = {"multipleOf": self.step} if self.step > 1 else {}
         bounds = {"minimum": self.low, "maximum": self.high}
         return {"type": "integer", **bounds, **multiple}

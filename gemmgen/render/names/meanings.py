@@ -94,17 +94,30 @@ def clashes(text: str, other: str, aliases: Mapping[str, str]) -> tuple[str, ...
     if len(words[0]) == len(words[1]) and not any(_clashing(*words)):
         return ()  # whatever the scopes are, in a tenth of the time
     scopes = _scopes(ast.parse(text)), _scopes(ast.parse(other))
-    found = {
-        meant
-        for names, others in zip(*scopes, strict=True)
-        for several in _clashing(names, others)
-        for meant in several
-    }
-    return tuple(
-        name
-        for alias, name in aliases.items()
-        if any(alias in meant for meant in found)
-    )
+    taken: set[str] = set()
+    for names, others in zip(*scopes, strict=True):
+        if len(names) != len(others):  # what two names mean was taken for one thing
+            taken.update(_miscounted(names, others, aliases))
+            continue
+        found = {meant for several in _clashing(names, others) for meant in several}
+        taken.update(
+            name
+            for alias, name in aliases.items()
+            if any(alias in meant for meant in found)
+        )
+    return tuple(name for name in aliases.values() if name in taken)
+
+
+def _miscounted(
+    names: list[str], others: list[str], aliases: Mapping[str, str]
+) -> list[str]:
+    """The names that stand in more places than they do under their aliases.
+
+    If none does, any may be meant.
+    """
+    own = [(alias, name) for alias, name in aliases.items() if alias != name]
+    more = [name for alias, name in own if names.count(name) > others.count(alias)]
+    return more or [name for _, name in own]
 
 
 def _clashing(names: list[str], others: list[str]) -> Iterator[set[str]]:

@@ -7,6 +7,7 @@ one name, each with its own copy of this module, find each other's operators in 
 
 import inspect
 import itertools
+import keyword
 import re
 import threading
 import weakref
@@ -77,8 +78,13 @@ def slot_of(function: Any, name: str, schema: str, axes: Any) -> tuple[Slot, boo
 
 
 def namespaces(module: str) -> Iterator[str]:
-    """Yield the namespaces that a kernel's module may have, in order."""
-    package = re.sub(r"\W|^(?=\d)", "_", module.rpartition(".")[0] or module)
+    """Yield the namespaces that a kernel's module may have, in order.
+
+    Torch reads a schema byte by byte, and keywords of Python as keywords of its own.
+    """
+    package = module.rpartition(".")[0] or module
+    package = re.sub(r"\W|^(?=\d)", "_", package, flags=re.ASCII)
+    package += "_" * keyword.iskeyword(package)
     numbered = (f"{package}_{number}" for number in itertools.count(2))
     for one in itertools.chain([package], numbered):
         if one not in RESERVED and not hasattr(type(torch.ops), one):

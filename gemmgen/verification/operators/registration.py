@@ -24,6 +24,8 @@ _PACKAGES = {
     "made.inner.kernel": "made_inner",
     "kernel": "kernel",
     "2nd.kernel": "_2nd",
+    "größe.kernel": "gr__e",  # torch reads plain letters alone
+    "class.kernel": "class_",  # a keyword to torch too
     "aten.kernel": "aten_2",  # torch's own operators
     "import_module.kernel": "import_module_2",  # no namespace: a method of torch.ops
 }
