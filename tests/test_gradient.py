@@ -28,7 +28,7 @@ def plan(epilogue: str, more: str = "", dtype: str = "fp32") -> Plan:
     """A kernel with gradients."""
     lines = "".join(f"\n      {line}" for line in epilogue.split("; "))
     text = "gemmgen: 1\ntargets: [sm_80]\nkernels:\n  - name: one\n    op: linear\n"
-    text += f"    dtype: {dtype}\n    grad: true\n    tiles: {{m: 16, n: 16, k: 16}}\n"
+    text += f"    dtype: {dtype}\n    tiles: {{m: 16, n: 16, k: 16}}\n    grad: true\n"
     return plans(parse(f"{text}{more}    epilogue: |{lines}\n", "s"))[0]
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmgen.output import alone
+from gemmgen.output import alone, builder
 from gemmgen.render.names.parts import RUNTIME
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.basics.outcome import Outcome
@@ -255,3 +255,32 @@ def test_a_healthy_launcher_passes(tmp_path: Path, name: str) -> None:
     (outcome,) = run_launches([written(tmp_path, name)], "quick", 0)
     assert (outcome.status, outcome.detail) == ("passed", "")
     assert outcome.check == "launches" and outcome.examples > 500
+
+
+ROWLESS = """\
+gemmgen: 1
+targets: [sm_80]
+kernels:
+  - name: turned
+    op: gemm
+    layout: TT
+    dtype: fp32
+    tiles: {m: 16, n: 16, k: 16}
+    schedule: tiled
+    epilogue: tanh(acc)
+    grad: true
+"""
+
+
+@pytest.mark.slow
+def test_a_call_that_learns_without_rows_is_known_one_call_later(
+    tmp_path: Path,
+) -> None:
+    """A is stored the other way round: such a signature is kept when it comes again."""
+    spec = tmp_path / "spec.yaml"
+    spec.write_text(ROWLESS)
+    builder.build([spec], tmp_path / "made")
+    plan, *_ = load(spec)
+    path = tmp_path / "made" / "turned" / "__init__.py"
+    (outcome,) = run_launches([Subject(plan, path)], "quick", 0)
+    assert (outcome.status, outcome.detail) == ("passed", "")
