@@ -97,7 +97,7 @@ class Plan(Problem):
         """A target, with the rates that its tuning file has."""
         return next(table.gpu for table in self.tables if table.target == name)
 
-    @property
+    @cached_property
     def tiles(self) -> tuple[tuple[Target, Tile], ...]:
         """Every (target, tile) that the module can launch, each once."""
         rows = (row for table in self.tables for row in table.rows(self.product))
