@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from gemmgen.cost.resources import fits, shared_memory
 from gemmgen.hardware.targets import TARGETS, Rates, Target
@@ -57,26 +58,11 @@ class Row:
 
     def deep(self, product: Product) -> tuple[int, ...]:
         """The sides up to which tiles that it stands for have one more stage each."""
-        members = self.tile.members if self.tile.from_side else ()
-        found: list[int] = []
-        while self.tile.stages + len(found) < MOST_STAGES:
-            more, last = len(found) + 1, 0
-            for tile in members:
-                if not fits(_deeper(tile, more), product, self.target):
-                    break
-                last = tile.shared_side
-            if not last:
-                break
-            found.append(last)
-        return tuple(found)
+        return _deep(self.tile, product, self.target)
 
     def tiles(self, product: Product) -> tuple[Tile, ...]:
         """What its tile stands for, on that target."""
-        deep = self.deep(product)
-        return tuple(
-            _deeper(tile, sum(tile.shared_side <= most for most in deep))
-            for tile in self.tile.members
-        )
+        return _stood_for(self.tile, product, self.target)
 
     def tile_for(self, sizes: tuple[int, int, int], product: Product) -> Tile:
         """The one of these that a launcher takes, the fastest by its costs."""
@@ -89,8 +75,7 @@ class Row:
 
     def shared_memory(self, product: Product) -> int:
         """Bytes of shared memory that its tiles take at most on that target."""
-        tiles = self.tiles(product)
-        return max(shared_memory(tile, product, self.target) for tile in tiles)
+        return _most_memory(self.tile, product, self.target)
 
     def runs_on(self, device: Target, product: Product) -> bool:
         """Whether launchers take the tile for a GPU no older than its target."""
@@ -98,6 +83,36 @@ class Row:
             sm=self.architecture, shared=self.shared_memory(product)
         )
         return launched.runs_on(device.architecture, device.shared_per_block)
+
+
+def _deep(tile: Tile, product: Product, target: Target) -> tuple[int, ...]:
+    members = tile.members if tile.from_side else ()
+    found: list[int] = []
+    while tile.stages + len(found) < MOST_STAGES:
+        more, last = len(found) + 1, 0
+        for member in members:
+            if not fits(_deeper(member, more), product, target):
+                break
+            last = member.shared_side
+        if not last:
+            break
+        found.append(last)
+    return tuple(found)
+
+
+@cache  # asked of each row for each call whose choice is verified
+def _stood_for(tile: Tile, product: Product, target: Target) -> tuple[Tile, ...]:
+    deep = _deep(tile, product, target)
+    return tuple(
+        _deeper(member, sum(member.shared_side <= most for most in deep))
+        for member in tile.members
+    )
+
+
+@cache
+def _most_memory(tile: Tile, product: Product, target: Target) -> int:
+    tiles = _stood_for(tile, product, target)
+    return max(shared_memory(one, product, target) for one in tiles)
 
 
 def _deeper(tile: Tile, more: int) -> Tile:
