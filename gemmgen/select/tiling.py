@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 
 from gemmgen.base.errors import SpecError, SpecErrors, quoted
 from gemmgen.cost.resources import fits, shared_memory, spills, why_not_compiled
@@ -158,6 +159,7 @@ def _costed_rows(
     return costed, tuple(row(target, rule) for rule in rest)
 
 
+@cache
 def with_costs_of(
     timed: Tile, product: Product, live_tiles: int, target: Target
 ) -> Tile | None:
