@@ -109,7 +109,7 @@ class Family:
     def choose(self, M: int) -> SizedLaunch | None:
         """Return the launch of the tile that serves M rows, if it has a template."""
         kinds = self.templates.get(self.tile(M))
-        if kinds is None or self.most < M:
+        if not kinds or self.most < M:  # another thread may be keeping its first
             return None
         launch = next(iter(kinds.values())).launch.of_rows(M)
         template = kinds.get(row_specialization(launch))
