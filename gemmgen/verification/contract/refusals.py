@@ -64,13 +64,12 @@ def check_numbers(
     for one in given:
         largest = torch.finfo(torch_dtype(one.dtype)).max
         for number in (largest, -largest, math.inf):
-            changed = replace(call, numbers={**call.numbers, one.name: number})
             try:
-                changed.of(plan, launcher)
+                _with_number(call, one.name, number).of(plan, launcher)
             except ValueError as error:
                 raise Wrong(f"{one.name} of {number}: {error}") from error
         if math.isfinite(2 * largest):
-            larger = replace(call, numbers={**call.numbers, one.name: 2 * largest})
+            larger = _with_number(call, one.name, 2 * largest)
             _check(plan, launcher, Refusal(one.name, "is too large", larger))
     return len(given)
 
@@ -98,14 +97,11 @@ def check_traced_numbers(plan: Plan, module: ModuleType, device: torch.device) -
     """
     call = valid_call(plan, Case((3,), 5, 7), device)
     launcher = launcher_of(plan, module)
-    text: Any = "1"
     with runtime(module, "support").dry_run():
-        for name, number in call.numbers.items():
-            call.numbers[name] = _symbolic()
-            call.of(plan, launcher)
-            call.numbers[name] = text
-            _check(plan, launcher, Refusal(name, "is text", call))
-            call.numbers[name] = number
+        for name in call.numbers:
+            _with_number(call, name, _symbolic()).of(plan, launcher)
+            wrong = _with_number(call, name, "1")
+            _check(plan, launcher, Refusal(name, "is text", wrong))
     return len(call.numbers)
 
 
@@ -144,8 +140,7 @@ def refusals(plan: Plan, device: torch.device) -> Iterator[Refusal]:
             yield Refusal(name, mistake, changed)
     for name in call.numbers:
         for mistake, wrong_number in (*_NO_NUMBERS, ("is symbolic", _symbolic())):
-            changed = replace(call, numbers={**call.numbers, name: wrong_number})
-            yield Refusal(name, mistake, changed)
+            yield Refusal(name, mistake, _with_number(call, name, wrong_number))
     for position, output in enumerate(outputs):
         for mistake, wrong in _output_mistakes(output):
             yield with_output(call, position, mistake, wrong)
@@ -159,6 +154,10 @@ def valid_call(plan: Plan, case: Case, device: torch.device) -> Call:
     outputs = [framed.view for framed in framed_outputs(plan, case, device)]
     tensors = {name: framed.view for name, framed in inputs.items()}
     return Call(tensors, dict.fromkeys(numbers(plan), 1.0), outputs)
+
+
+def _with_number(call: Call, name: str, number: Any) -> Call:
+    return replace(call, numbers={**call.numbers, name: number})
 
 
 def with_output(call: Call, position: int, mistake: str, wrong: Tensor) -> Refusal:

@@ -152,13 +152,10 @@ class Trial:
         self.examples += self.attempt(
             "refusals", lambda: check_refusals(*given) + check_numbers(*given)
         )
-        for what, check in (
+        self.of_module(
             ("an interpreter without bf16", check_without_bf16),
             ("numbers that are traced", check_traced_numbers),
-        ):
-            self.examples += self.attempt(
-                what, partial(check, self.plan, self.module, self.device)
-            )
+        )
         self.examples += self.attempt(
             "memory that is shared",
             lambda: check_memory_refusals(*given) + check_in_place(*given),
@@ -175,13 +172,18 @@ class Trial:
 
     def layer(self) -> None:
         """Calls of its nn.Module, what that takes the place of, and parts of it."""
-        given = (self.plan, self.module, self.device)
-        for name, check in (
+        self.of_module(
             ("the nn.Module", check_layer),
             ("the nn.Module in a model", check_replacements),
             ("the nn.Module of two devices", check_parallel_layer),
-        ):
-            self.examples += self.attempt(name, partial(check, *given))
+        )
+
+    def of_module(self, *checks: tuple[str, Callable[..., int]]) -> None:
+        """Checks of the kernel's module, each with what it is called."""
+        for name, check in checks:
+            self.examples += self.attempt(
+                name, partial(check, self.plan, self.module, self.device)
+            )
 
     def gradients(self, profile: Profile, number: int) -> None:
         """Whole backwards: calls through autograd that Hypothesis draws."""
