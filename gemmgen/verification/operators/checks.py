@@ -30,8 +30,8 @@ _ITEMS, _AXES = 2, 2
 """Of what is mapped, and how many axes it may be mapped along."""
 _WHOLE_OR_COLUMNS = 2
 """Ways to cut a call: not at all, along columns; others are along its rows and K."""
-_NO_GPU = "xpu"
-"""What torch knows as a device, and Triton's kernels do not run on."""
+_NO_GPU = "xla"
+"""A device that torch knows, also where it is built for CUDA, and no kernel is for."""
 
 
 def check_operator(
