@@ -238,25 +238,27 @@ def explain(
     name: str,
     shape: tuple[int, int, int] | None = None,
     target: str | None = None,
+    *,
+    by_rows: bool = False,
 ) -> "Argument":
     """Why one kernel runs a shape (M, N, K) as it does: the facts, and their sources.
 
     The shape is 4096 cubed and the target sm_90, or else the kernel's newest, unless
-    given. Needs neither torch nor a GPU.
+    given; `by_rows` adds what serves other M. Needs neither torch nor a GPU.
     """
     from gemmgen import explanation
 
-    plan = _named(spec, name)
+    plan, tuned = _named(spec, name), tunings_for(spec)[0]
     sizes = Shape(*shape) if shape else explanation.DEFAULT
-    return explanation.argue(plan, sizes, target, tunings_for(spec)[0])
+    return explanation.argue(plan, sizes, target, tuned, by_rows=by_rows)
 
 
-def plot_explanation(argument: "Argument", path: Path) -> None:
-    """Draw time against stages, and the roofline; `EnvironmentMissing` as `plot`."""
+def plot_explanation(facts: "Argument", path: Path, report: Path | None = None) -> None:
+    """Draw an argument, over rows if it has them, with a JSON `report` of bench."""
     need_plots()
-    from gemmgen.explanation import plot
+    from gemmgen.explanation import plot, raced
 
-    plot.write(argument, path)
+    plot.write(facts, path, raced.raced(report, facts) if report else None)
 
 
 def explain_error(
@@ -279,9 +281,7 @@ def explain_error(
 
 
 def _need(what: str, *packages: str, extra: str = "gpu") -> None:
-    missing = [
-        package for package in packages if importlib.util.find_spec(package) is None
-    ]
+    missing = [one for one in packages if importlib.util.find_spec(one) is None]
     if missing:
         raise EnvironmentMissing(
             f"{what} needs {', '.join(missing)}: pip install 'gemmgen[{extra}]'"

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -13,9 +13,12 @@ torch = pytest.importorskip("torch")
 
 import gemmgen  # noqa: E402
 from gemmgen import benchmark  # noqa: E402
-from gemmgen.base.errors import EnvironmentMissing  # noqa: E402
+from gemmgen.base.errors import EnvironmentMissing, UsageError  # noqa: E402
 from gemmgen.benchmark import tables  # noqa: E402
+from gemmgen.benchmark.cells import RATIOS, SHARES, by_cells  # noqa: E402
 from gemmgen.benchmark.contest import call_time, contest  # noqa: E402
+from gemmgen.benchmark.page import as_html  # noqa: E402
+from gemmgen.benchmark.reading import from_json, together  # noqa: E402
 from gemmgen.benchmark.results import (  # noqa: E402
     Benchmark,
     CallTime,
@@ -27,7 +30,7 @@ from gemmgen.cli.main import main  # noqa: E402
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
 from gemmgen.measurement import Timing  # noqa: E402
 from gemmgen.select import plan  # noqa: E402
-from gemmgen.spec.shapes import Shape, parse  # noqa: E402
+from gemmgen.spec.shapes import Shape  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -216,46 +219,63 @@ def test_geometric_mean() -> None:
     assert math.isnan(geometric_mean([]))
 
 
-def read_back(values: Any) -> Benchmark:
-    """The run that `as_json` gave."""
-    return Benchmark(
-        environment=values["environment"],
-        roofline=Roofline(**values["roofline"]),
-        flushed_bytes=values["flushed_bytes"],
-        rows=tuple(row_of(row) for row in values["rows"]),
-        calls=tuple(
-            CallTime(call["kernel"], parse(call["shape"]), timings_of(call["timings"]))
-            for call in values["calls"]
-        ),
-    )
-
-
-def row_of(values: Any) -> Row:
-    return Row(
-        values["kernel"],
-        values["kind"],
-        parse(values["shape"]),
-        values["traffic"],
-        values["roofline"],
-        timings_of(values["timings"]),
-        values["errors"],
-        values["outside"],
-        values["texts"],
-        values["failed"],
-        values.get("rights", 1),
-    )
-
-
-def timings_of(values: Any) -> dict[str, Timing]:
-    return {name: Timing(**one) for name, one in values.items()}
-
-
 def test_json_and_back() -> None:
     text = json.dumps(CANNED.as_json(), allow_nan=False)
-    assert read_back(json.loads(text)) == CANNED
+    assert from_json(json.loads(text)) == CANNED
     first = json.loads(text)["rows"][0]
     assert (first["shape"], first["best"]) == ("4096x4096x4096", "torch")
     assert first["ratio"] == pytest.approx(0.9)
+
+
+def test_reports_together() -> None:
+    """Of one GPU and the same versions, whatever the dates."""
+    later = replace(CANNED, environment={**CANNED.environment, "date": "2026-01-03"})
+    both = together([later, CANNED])
+    assert both.environment == {
+        **CANNED.environment,
+        "date": "2026-01-01 to 2026-01-03",
+    }
+    assert (both.rows, both.calls) == (2 * CANNED.rows, 2 * CANNED.calls)
+    assert together([CANNED]) == CANNED
+    other = replace(CANNED, environment={**CANNED.environment, "triton": "3.8"})
+    with pytest.raises(UsageError, match=r"is of triton 3\.6, one of 3\.8"):
+        together([CANNED, other])
+
+
+def test_cells() -> None:
+    """By kernel and rows: geometric means, and where the lowest is."""
+    rows = [
+        row("one", Shape(m, 4096, 4096), ours=10, again=10, torch=time, empty=1.5)
+        for m, time in ((5, 5), (16, 20), (17, 10), (9000, 40))
+    ]
+    alone = row("two", Shape(16, 64, 64), ours=10, again=10, empty=1.5)
+    table = by_cells(replace(CANNED, rows=(*rows, alone)))
+    assert table.columns == ("5 to 16", "17 to 64", "over 4096")
+    (cells,) = table.kernels.values()
+    few = cells["5 to 16"]
+    assert (few.shapes, few.lowest, few.at) == (2, 0.5, "5x4096x4096")
+    assert few.ratio == pytest.approx(1.0)
+    assert few.share == pytest.approx(geometric_mean(one.share for one in rows[:2]))
+    assert cells["over 4096"].ratio == pytest.approx(4.0)
+
+
+def test_colours_of_cells() -> None:
+    """White is as fast as the peer; beyond the ends nothing changes."""
+    assert RATIOS.colour(1.0) == "#ffffff"
+    assert RATIOS.colour(0.1) == RATIOS.colour(0.8) != RATIOS.colour(0.9)
+    assert RATIOS.colour(9.0) == RATIOS.colour(1.25) != RATIOS.colour(1.1)
+    assert SHARES.colour(0.0) == "#ffffff" != SHARES.colour(0.5)
+
+
+def test_page() -> None:
+    """Each cell has its number, its colour, and what is in it; names are escaped."""
+    odd = row("<odd>", Shape(8, 64, 64), ours=10, again=10, torch=9, empty=1.5)
+    text = as_html(replace(CANNED, rows=(*CANNED.rows, odd)))
+    kinds = [cell.get("title") for cell in ElementTree.fromstring(text).iter("td")]
+    assert "1 shape, lowest ratio 0.900 at 4096x4096x4096" in kinds
+    assert "&lt;odd&gt;" in text and "<odd>" not in text
+    assert f'style="background: {RATIOS.colour(2.0)}"' in text
+    assert text.count("<tr><th>one</th>") == 2
 
 
 def test_summary() -> None:
@@ -293,12 +313,11 @@ def test_markdown_tables_are_whole() -> None:
 def test_plots_are_pictures(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     written = gemmgen.plot(CANNED, tmp_path / "new" / "folder")
-    assert [path.name for path in written] == [
-        "ratios.png",
-        "speed.png",
-        "roofline.png",
-    ]
-    for path in written:
+    *pictures, page = written
+    names = ["ratios.png", "by_rows.png", "speed.png", "roofline.png"]
+    assert [path.name for path in pictures] == names
+    assert page.name == "by_rows.html" and "<td" in page.read_text()
+    for path in pictures:
         data = path.read_bytes()
         width, height = (int.from_bytes(data[i : i + 4], "big") for i in (16, 20))
         assert data.startswith(b"\x89PNG")
@@ -449,5 +468,5 @@ def test_the_command_of_a_report_repeats_it(
         "--cpu-time`."
     )
     assert run("--report", "out.json", "--plots", "plots") == (0, "")
-    assert read_back(json.loads(Path("out.json").read_text())) == CANNED
+    assert from_json(json.loads(Path("out.json").read_text())) == CANNED
     assert Path("plots/ratios.png").exists()

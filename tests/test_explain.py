@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 
 import gemmgen
+from gemmgen.base.errors import UsageError
 from gemmgen.cli.main import main
 from gemmgen.cost.resources import fits, resident, shared_memory
 from gemmgen.cost.time import estimate, predicted_time
 from gemmgen.explanation import Argument, argue
+from gemmgen.explanation.raced import raced
 from gemmgen.explanation.serving import target_of
 from gemmgen.explanation.text import as_text
 from gemmgen.hardware.targets import TARGETS
@@ -100,10 +102,12 @@ def test_a_shape_gives_the_size_of_the_bound(capsys) -> None:
         ((SPEC, "linear_bias", "--error", "--shape", "1x1x999999"), "K is at most"),
         ((SPEC, "linear_bias", "--error", "--target", "sm_90"), "leave out --error"),
         ((SPEC, "linear_bias", "--error", "--plot", "x.png"), "leave out --error"),
+        ((SPEC, "linear_bias", "--measured", "x.json"), "takes --plot FILE.png"),
     ],
     ids=[
         *("no kernel", "no target", "no picture", "no folder"),
         *("no kernel's error", "too large", "target of errors", "plot of errors"),
+        "nothing drawn",
     ],
 )
 def test_what_cannot_be_explained(capsys, arguments, message: str) -> None:
@@ -153,8 +157,10 @@ CASES = [
 ]
 
 
-def argued(name: str, shape: Shape = SHAPES[0], target: str = "sm_90") -> Argument:
-    return argue(BY_NAME[name], shape, target, TUNINGS)
+def argued(
+    name: str, shape: Shape = SHAPES[0], target: str = "sm_90", **asked: bool
+) -> Argument:
+    return argue(BY_NAME[name], shape, target, TUNINGS, **asked)
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
@@ -392,8 +398,17 @@ def test_what_the_plot_shows() -> None:
     pytest.importorskip("matplotlib")
     from gemmgen.explanation.plot import picture
 
-    one = argued("linear_bf16", Shape(4096, 12288, 4096))
-    left, right = picture(one).axes
+    one = argued("linear_bf16", Shape(4096, 12288, 4096), by_rows=True)
+    above, left, right = picture(one, RACED).axes
+    labels = {line.get_label(): line for line in above.lines}
+    assert list(labels["torch"].get_xdata()) == [16, 4096]
+    assert list(labels["torch"].get_ydata()) == pytest.approx([20.0, 300.0])
+    assert {"ours, raced", "roofline"} < {*labels}
+    assert {"warp_specialized, 8 warps", "tma, 4 warps"} < {*labels}
+    ends = above.lines[0].get_xdata()[[0, -1]]
+    assert list(ends) == [1, 8192] and above.get_xlim() == (0, 8192)
+    without = argued("linear_bf16", Shape(4096, 12288, 4096))
+    assert len(picture(without, {}).axes) == 2
     fitting, over, chosen, needed = left.lines
     depths = one.stages.depths
     assert list(fitting.get_xdata()) == [row.stages for row in depths if row.fits]
@@ -405,6 +420,43 @@ def test_what_the_plot_shows() -> None:
     assert [line.get_xdata()[0] for line in points] == [one.roofline.intensity] * 2
     measured = one.roofline.flops / one.prediction.measured / 1e12
     assert points[1].get_ydata()[0] == pytest.approx(measured)
+
+
+RACED = {"ours": [(16, 19e-6)], "torch": [(16, 20e-6), (4096, 3e-4), (9000, 1e-3)]}
+
+
+def test_what_serves_other_rows() -> None:
+    """The shape's own rows as in the argument, times as launchers predict them."""
+    shape = Shape(640, 4096, 4096)
+    one = argued("linear_bf16", shape, by_rows=True)
+    rows = [served.rows for served in one.by_rows]
+    assert rows == sorted({*rows}) and rows[0] == 1 and rows[-1] == 1280
+    assert {*range(8, 1281, 8)} < {*rows}
+    (own,) = (served for served in one.by_rows if served.rows == shape.m)
+    assert own.tile == one.choice.tile
+    assert own.seconds == one.prediction.by_costs
+    assert own.roofline == one.roofline.seconds
+    assert len({served.tile for served in one.by_rows}) > 10
+    assert argued("linear_bf16", shape).by_rows == ()
+
+
+def test_times_of_a_report(tmp_path: Path) -> None:
+    """Of the kernel, at the shape's N and K; a report without is refused."""
+    one = argued("linear_bf16", Shape(64, 14336, 4096))
+    found = raced(ROOT / "benchmarks/speed/suite_h200.json", one)
+    assert {"ours", "torch", "addmm"} >= {*found} >= {"ours", "torch"}
+    assert [rows for rows, _ in found["torch"]] == [4096]
+    path = tmp_path / "report.json"
+    for text, message in (
+        ("{", "is no report of gemmgen bench"),
+        ('{"rows": [{"kernel": "linear_bf16"}]}', "is no report of gemmgen bench"),
+        ('{"rows": [{"kernel": "other"}]}', "has no times of linear_bf16 at N x K of"),
+    ):
+        path.write_text(text)
+        with pytest.raises(UsageError, match=message):
+            raced(path, one)
+    with pytest.raises(UsageError, match="cannot read"):
+        raced(tmp_path, one)
 
 
 def test_without_matplotlib_a_plot_is_3(

@@ -1,4 +1,4 @@
-"""A benchmark as pictures, one message each: ratios, speed by size, the roofline."""
+"""A benchmark as pictures, one message each: ratios, heat maps, speed, the roofline."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,28 +6,32 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from gemmgen.base import style
 from gemmgen.base.files import blamed
 from gemmgen.base.style import COLOURS, MARKERS, bare, blank, grid
+from gemmgen.benchmark.cells import RATIOS, SHARES, Grid, Scale, by_cells
+from gemmgen.benchmark.page import as_html
 from gemmgen.benchmark.results import Benchmark, Row, geometric_mean
 
 FASTER, SLOWER = COLOURS[:2]
 
 
 def write(report: Benchmark, folder: Path) -> list[Path]:
-    """Write ratios.png, speed.png and roofline.png; the paths written."""
-    written = []
-    for name, draw in _DRAWN.items():
-        figure = draw(report)
-        if figure is None:
-            continue
-        path = folder / name
-        with blamed("write", path):
-            folder.mkdir(parents=True, exist_ok=True)
+    """Write ratios.png, by_rows.png, speed.png, roofline.png, and by_rows.html.
+
+    Returns the paths written: no picture is drawn of nothing.
+    """
+    page = folder / "by_rows.html"
+    with blamed("write", page):
+        folder.mkdir(parents=True, exist_ok=True)
+        page.write_text(as_html(report), encoding="utf-8")
+    drawn = ((folder / name, draw(report)) for name, draw in _DRAWN.items())
+    figures = {path: figure for path, figure in drawn if figure is not None}
+    for path, figure in figures.items():
         style.save(figure, path)
-        written.append(path)
-    return written
+    return [*figures, page]
 
 
 def ratios(report: Benchmark) -> Figure | None:
@@ -150,8 +154,42 @@ def roofline(report: Benchmark) -> Figure | None:
     return figure
 
 
+def by_rows(report: Benchmark) -> Figure | None:
+    """Heat maps, kernels by rows of A: against the best peer, and the roofline."""
+    table = by_cells(report)
+    if not table.kernels:
+        return None
+    figure = blank(13.5, 1.9 + 0.3 * len(table.kernels))
+    left, right = figure.subplots(1, 2, sharey=True)
+    _heat(left, table, "time of the best peer / our time", RATIOS, "ratio")
+    _heat(right, table, "share of the roofline", SHARES, "share")
+    _headline(figure, "Speed by kernel and rows (M), geometric means", report)
+    return figure
+
+
+def _heat(axes: Axes, table: Grid, title: str, scale: Scale, value: str) -> None:
+    for line, cells in enumerate(table.kernels.values()):
+        for column, label in enumerate(table.columns):
+            if label not in cells:
+                continue
+            number = getattr(cells[label], value)
+            place = (column - 0.5, line - 0.5)
+            axes.add_patch(Rectangle(place, 1, 1, color=scale.colour(number)))
+            axes.text(
+                column, line, f"{number:.2f}", ha="center", va="center", fontsize=7
+            )
+    axes.set_xlim(-0.5, len(table.columns) - 0.5)
+    axes.set_ylim(len(table.kernels) - 0.5, -0.5)
+    axes.set_xticks(range(len(table.columns)), table.columns, fontsize=7, rotation=30)
+    axes.set_yticks(range(len(table.kernels)), list(table.kernels), fontsize=7)
+    axes.tick_params(length=0)
+    axes.set_title(title, loc="left", fontsize=9)
+    bare(axes, "left", "bottom")
+
+
 _DRAWN: dict[str, Callable[[Benchmark], Figure | None]] = {
     "ratios.png": ratios,
+    "by_rows.png": by_rows,
     "speed.png": speed,
     "roofline.png": roofline,
 }

@@ -142,7 +142,8 @@ def _add_bench(commands: "Commands[argparse.ArgumentParser]") -> None:
     )
     bench.add_argument(
         "--plots", type=Path, metavar="DIR",
-        help="also draw ratios.png, speed.png and roofline.png",
+        help="also draw ratios.png, by_rows.png, speed.png and roofline.png, and write "
+        "by_rows.html",
     )  # fmt: skip
     _add_format(bench, FORMATS[:2])
 
@@ -201,7 +202,11 @@ def _add_explain(commands: "Commands[argparse.ArgumentParser]") -> None:
     )  # fmt: skip
     explain.add_argument(
         "--plot", type=Path, metavar="FILE.png",
-        help="also draw time against stages, and the roofline",
+        help="also draw time against rows and stages, and the roofline",
+    )  # fmt: skip
+    explain.add_argument(
+        "--measured", type=Path, metavar="FILE.json",
+        help="draw the times of a report of gemmgen bench too, torch's among them",
     )  # fmt: skip
     explain.add_argument(
         "--error", action="store_true",

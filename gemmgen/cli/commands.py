@@ -104,9 +104,17 @@ def explain(options: argparse.Namespace) -> int:
         if options.plot.suffix != ".png":
             raise UsageError(f"a plot is a .png, not {quoted(str(options.plot))}")
         api.need_plots()
-    told = api.explain(options.spec, options.name, options.shape, options.target)
+    elif options.measured:
+        raise UsageError("--measured is drawn, which takes --plot FILE.png")
+    told = api.explain(
+        options.spec,
+        options.name,
+        options.shape,
+        options.target,
+        by_rows=bool(options.plot),
+    )
     if options.plot:
-        api.plot_explanation(told, options.plot)
+        api.plot_explanation(told, options.plot, options.measured)
     if options.format == "json":
         terminal.emit_json("explain", True, **told.as_json())
     else:
@@ -117,7 +125,7 @@ def explain(options: argparse.Namespace) -> int:
 
 
 def _explain_error(options: argparse.Namespace) -> int:
-    for name in ("target", "plot"):
+    for name in ("target", "plot", "measured"):
         if getattr(options, name) is not None:
             raise UsageError(f"--{name} says nothing of errors; leave out --error")
     told = api.explain_error(options.spec, options.name, options.shape)

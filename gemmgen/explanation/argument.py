@@ -20,6 +20,7 @@ from gemmgen.cost.resources import (
     threads,
 )
 from gemmgen.cost.time import Estimate, compulsory, estimate, planned_for, row_starts
+from gemmgen.explanation.by_rows import over_rows
 from gemmgen.explanation.facts import (
     Argument,
     Block,
@@ -52,22 +53,19 @@ _MADE = ("driver", "torch", "triton", "date")
 
 
 def argue(
-    plan: Plan, shape: Shape, target: str | None, tunings: Sequence[Tuning]
+    plan: Plan,
+    shape: Shape,
+    target: str | None,
+    tunings: Sequence[Tuning],
+    *,
+    by_rows: bool = False,
 ) -> Argument:
     """The whole argument; `UsageError` for a target that the kernel does not have.
 
-    Without a target, sm_90 or else the newest that the kernel is built for.
+    Without a target, sm_90 or else the newest that the kernel is built for. What
+    serves other numbers of rows is looked for if it is asked for: it takes a second.
     """
-    if target is None:
-        newest = max(plan.targets, key=lambda name: TARGETS[name].architecture)
-        target = _FITTED if _FITTED in plan.targets else newest
-    named = target_named(target)
-    if named is None:
-        raise UsageError(unknown_target(target))
-    if named not in plan.targets:
-        raise UsageError(
-            f"{plan.name} is not built for {quoted(target)} {one_of(plan.targets)}"
-        )
+    named = _named(plan, target)
     found = target_of(plan, named, tunings)
     case = Case(plan, shape, found, tuning_of(plan, found, tunings))
     cost = estimate(shape.sizes, case.tile, plan.product, found)
@@ -87,7 +85,23 @@ def argue(
         candidates=_candidates(case),
         candidates_in_all=len(case.candidates),
         sources=_sources(case, tunings),
+        by_rows=over_rows(case) if by_rows else (),
     )
+
+
+def _named(plan: Plan, target: str | None) -> str:
+    """The target that is asked for, or of none the one that is explained first."""
+    if target is None:
+        newest = max(plan.targets, key=lambda name: TARGETS[name].architecture)
+        target = _FITTED if _FITTED in plan.targets else newest
+    named = target_named(target)
+    if named is None:
+        raise UsageError(unknown_target(target))
+    if named not in plan.targets:
+        raise UsageError(
+            f"{plan.name} is not built for {quoted(target)} {one_of(plan.targets)}"
+        )
+    return named
 
 
 def _block(case: Case, cost: Estimate) -> Block:
@@ -198,7 +212,7 @@ def _roofline(case: Case, cost: Estimate) -> Roofline:
     least, peak = compulsory(shape.sizes, product), target.flops(product.kind)
     bandwidth = target.rates.memory_bandwidth
     work = product.rights * shape.flops
-    compute, memory = work / peak, least / bandwidth
+    compute, memory = case.roofs
     return Roofline(
         kind=product.kind,
         flops=work,

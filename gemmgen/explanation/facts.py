@@ -204,6 +204,22 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Served:
+    """What serves so many rows of A at the shape's N and K.
+
+    The predicted time, the roofline's, and that of the tile, if it was measured.
+    """
+
+    rows: int
+    tile: str
+    schedule: str
+    warps: int
+    seconds: float
+    roofline: float
+    measured: float | None
+
+
+@dataclass(frozen=True)
 class Sources:
     """Where the numbers come from: whose rates, and the tuning file, if there is one.
 
@@ -220,7 +236,10 @@ class Sources:
 
 @dataclass(frozen=True)
 class Argument:
-    """Why a kernel runs a shape as it does on a target."""
+    """Why a kernel runs a shape as it does on a target.
+
+    `by_rows`, where it is asked for, has what serves other numbers of rows.
+    """
 
     kernel: str
     shape: str
@@ -236,6 +255,7 @@ class Argument:
     candidates: tuple[Candidate, ...]
     candidates_in_all: int
     sources: Sources
+    by_rows: tuple[Served, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The facts as plain data."""

@@ -1,27 +1,33 @@
-"""The argument as a picture: time against stages, and the kernel under the roofline."""
+"""The argument as a picture: time by rows and by stages, and under the roofline."""
 
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import MaxNLocator
 
 from gemmgen.base import style
 from gemmgen.base.style import COLOURS, GREY, blank, grid
 from gemmgen.explanation.facts import Argument
+from gemmgen.explanation.plot_rows import draw_rows
+from gemmgen.explanation.raced import Raced
 
 _PREDICTED, _MEASURED = COLOURS[:2]
 
 
-def write(told: Argument, path: Path) -> None:
-    """Write the picture as PNG."""
-    style.save(picture(told), path)
+def write(told: Argument, path: Path, others: Raced | None = None) -> None:
+    """Write the picture as PNG; `others` are times that a benchmark took."""
+    style.save(picture(told, others or {}), path)
 
 
-def picture(told: Argument) -> Figure:
-    """Two panels: what stages gain and what caps them; how near the limits it comes."""
-    figure = blank(10.5, 4.6)
-    left, right = figure.subplots(1, 2)
+def picture(told: Argument, others: Raced) -> Figure:
+    """Panels: waves, if rows were looked at; what stages gain and what caps; limits."""
+    figure = blank(10.5, 9.0 if told.by_rows else 4.6)
+    below: Figure | SubFigure = figure
+    if told.by_rows:
+        above, below = figure.subfigures(2, 1, squeeze=False).flat
+        draw_rows(above.subplots(), told, others)
+    left, right = below.subplots(1, 2)
     _stages(left, told)
     _roofline(right, told)
     title = f"{told.kernel}, {told.shape.replace('x', ' × ')}"

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from gemmgen.cost.resources import fits
-from gemmgen.cost.time import predicted_time
+from gemmgen.cost.time import compulsory, predicted_time
 from gemmgen.explanation.facts import Choice, Offer, TableRow
 from gemmgen.hardware.targets import TARGETS, Target
 from gemmgen.schedules import SCHEDULES, named, schedule_of, why_not
@@ -43,6 +43,17 @@ class Case:
     def seconds(self, tile: Tile) -> float:
         """The predicted time: by what the tile costs, if that is known."""
         return self.timed.get(tile) or self.modelled(tile)
+
+    @property
+    def roofs(self) -> tuple[float, float]:
+        """The least seconds of multiplying, and of moving what must be moved."""
+        product, target, sizes = self.plan.product, self.target, self.shape.sizes
+        work = product.rights * self.shape.flops
+        moved = compulsory(sizes, product)
+        return (
+            work / target.flops(product.kind),
+            moved / target.rates.memory_bandwidth,
+        )
 
     def modelled(self, tile: Tile) -> float:
         """The time that the model predicts."""
