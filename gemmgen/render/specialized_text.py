@@ -39,6 +39,13 @@ class SpecializedText(KernelText):
         return self.schedule.from_registers(plan.product.kind, plan.layout)
 
     @property
+    def finishing(self) -> str:
+        """What is done with each part of a sum, in words."""
+        if self.plan.epilogue.is_empty:
+            return "Store a part of a tile."
+        return "Apply the epilogue to a part of a tile, and store it."
+
+    @property
     def matrices(self) -> list[Operand]:
         """The operands indexed [m, n], which the producer loads."""
         return [one for one in self.plan.operands if one.is_matrix]
