@@ -38,6 +38,7 @@ from gemmgen.hardware.gpus import target_named, unknown_target
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.memory import accumulator_registers
+from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.select.tuned.tuning_file import FOLDER, Tuning
@@ -250,14 +251,20 @@ def _candidates(case: Case) -> tuple[Candidate, ...]:
     shown = case.candidates[:_MOST_SHOWN]
     if case.tile not in shown:
         shown = (*shown[:-1], case.tile)
-    return tuple(
-        Candidate(
-            format_tile(tile),
-            case.seconds(tile),
-            case.times.get(tile),
-            tile == case.tile,
-        )
-        for tile in shown
+    return tuple(_candidate(case, tile) for tile in shown)
+
+
+def _candidate(case: Case, tile: Tile) -> Candidate:
+    cost = estimate(case.shape.sizes, tile, case.plan.product, case.target)
+    return Candidate(
+        tile=format_tile(tile),
+        tiles=cost.tiles,
+        parts=cost.parts,
+        waves=cost.turns,
+        blocks=cost.blocks,
+        seconds=case.seconds(tile),
+        measured=case.times.get(tile),
+        chosen=tile == case.tile,
     )
 
 

@@ -195,9 +195,17 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A tile that could serve: its predicted time, and its measured one, if any."""
+    """A tile that could serve: its predicted time, and its measured one, if any.
+
+    How many of it there are, in how many parts of K each, in how many waves over the
+    SMs, and the K blocks of a part.
+    """
 
     tile: str
+    tiles: int
+    parts: int
+    waves: int
+    blocks: int
     seconds: float
     measured: float | None
     chosen: bool

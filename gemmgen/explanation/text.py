@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from gemmgen.explanation.facts import Argument, TableRow
+from gemmgen.explanation.facts import Argument, Candidate, TableRow
 from gemmgen.explanation.stages_text import stages_text
 from gemmgen.explanation.words import TIED, aligned, us
 
@@ -147,8 +147,10 @@ def _alternatives(told: Argument) -> Iterator[str]:
         [
             {
                 "tile": f"{candidate.tile}{' *' if candidate.chosen else ''}",
+                "tiles": _in_parts(candidate),
+                "waves": f"{candidate.waves:,}",
+                "blocks": f"{candidate.blocks:,}",
                 "predicted": us(candidate.seconds),
-                "to the best": f"{candidate.seconds / fastest:.2f}",
                 "measured": us(candidate.measured) if candidate.measured else "",
             }
             for candidate in told.candidates
@@ -164,6 +166,11 @@ def _alternatives(told: Argument) -> Iterator[str]:
     costs = told.prediction.by_costs is not None
     if told.choice.row and not costs and (slower or chosen.seconds > fastest):
         yield "a row serves a class of shapes, over all of which its tile loses least"
+
+
+def _in_parts(candidate: Candidate) -> str:
+    parts = f" x {candidate.parts}" if candidate.parts > 1 else ""
+    return f"{candidate.tiles:,}{parts}"
 
 
 def _sources(told: Argument) -> Iterator[str]:

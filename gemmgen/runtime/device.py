@@ -158,8 +158,8 @@ def sum_splits(
 ):
     """The sum of a tile's partial sums, in the order of splits; `acc` gives the shape.
 
-    With PIPELINED, two are loaded ahead, or one of tiles beyond 128 x 128, each of whose
-    partial sums takes more than 64 KiB of shared memory.
+    With PIPELINED, two are loaded ahead, or one of tiles beyond 128 x 128: a partial
+    sum of those takes more than 64 KiB of shared memory.
     """
     SIZE: tl.constexpr = acc.numel
     STAGES: tl.constexpr = 3 - (SIZE > 16384) if PIPELINED else 1
