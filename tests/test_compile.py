@@ -22,6 +22,7 @@ from gemmgen.verification.machine import compiled
 from gemmgen.verification.machine.compiled import (
     check_kernel,
     check_tile,
+    compilable,
     expected_loads,
 )
 from gemmgen.verification.machine.machine_code import copies, loads, usage
@@ -63,7 +64,7 @@ ALL_TILES = (*KINDS, "linear_bf16", "linear_bias_silu_residual", "gemm_nt_tf32x3
 def test_kernel_compiles_as_planned(name: str) -> None:
     plan = PLANS[name]
     module, _ = kernel_of(plan)
-    made = list(check_kernel(plan, module))
+    made = list(check_kernel(plan, module, compilable(plan, module)))
     assert {one.target for one in made} == set(plan.targets)
     assert not [one for one in made if one.problems]
     assert NEWER or not [one for one in made if one.notes]
@@ -137,7 +138,7 @@ def test_a_kernel_for_gpus_without_asynchronous_units(tmp_path: Path) -> None:
     )
     (plan,) = plans(parse(spec.encode(), "spec.yaml"))
     module = subject.load(alone.written(tmp_path, plan, "spec.yaml"))
-    made = list(check_kernel(plan, module))
+    made = list(check_kernel(plan, module, compilable(plan, module)))
     assert {one.target for one in made} == set(plan.targets)
     assert "warp_specialized" not in plan.schedules
     assert [one.problems for one in made if one.problems] == []

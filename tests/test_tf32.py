@@ -29,7 +29,7 @@ from gemmgen.verification.example.aligned import (  # noqa: E402
     compile_aligned,
     jit_function,
 )
-from gemmgen.verification.machine.compiled import check_kernel  # noqa: E402
+from gemmgen.verification.machine.compiled import check_kernel, compilable  # noqa: E402
 from generated._runtime import launch  # noqa: E402
 from tests.slow import all_but  # noqa: E402
 
@@ -96,7 +96,7 @@ def test_specialized_tf32_compiles(layout: str, tmp_path: Path) -> None:
     plans = built(tmp_path, SPEC.format(layout=layout, m=m, n=n))
     for plan in plans.values():
         module = subject.load(tmp_path / "generated" / file_of(plan))
-        for one in check_kernel(plan, module):
+        for one in check_kernel(plan, module, compilable(plan, module)):
             assert not one.problems
             if one.tile.schedule == SPECIALIZED:
                 assert one.spilled_bytes == 0

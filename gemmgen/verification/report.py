@@ -144,7 +144,7 @@ def _outcome_row(outcome: Outcome) -> str:
         outcome.check,
         outcome.device,
         _told(outcome),
-        str(outcome.examples or ""),
+        _count(outcome) if outcome.examples else "",
         f"{outcome.worst:.3f}" if outcome.worst else "",
         f"{outcome.seconds:.1f}",
         "x".join(map(str, outcome.largest)),
@@ -195,10 +195,16 @@ def _row(kernel: str, outcomes: Sequence[Outcome]) -> dict[str, str]:
     return row
 
 
+def _count(outcome: Outcome) -> str:
+    """How many examples, and of how many if they are not all."""
+    some = outcome.examples < outcome.out_of
+    return f"{outcome.examples}{f' of {outcome.out_of}' if some else ''}"
+
+
 def _cell(outcome: Outcome) -> str:
     """What a check that passed has looked at."""
     if outcome.check == "compiled":
-        return f"{outcome.examples} tiles"
+        return f"{_count(outcome)} tiles"
     if outcome.check == "launches":
         return f"{outcome.examples} launches"
     if outcome.check == "self-test":

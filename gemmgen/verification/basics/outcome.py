@@ -15,6 +15,7 @@ class Outcome:
 
     `worst` is the largest error seen, in parts of the bound; `detail` says what is
     wrong and how to see it again; of a check that passed, what it set aside, if it did.
+    Its `examples` may be a part of all that there are, which are `out_of` then.
     `notes` are what a user may want to know and is no fault. Of a check that runs
     kernels, `ran` are those of the `schedules` that did run, and `largest` the largest
     M, N and K.
@@ -32,6 +33,7 @@ class Outcome:
     schedules: tuple[str, ...] = ()
     ran: tuple[str, ...] = ()
     largest: tuple[int, ...] = ()
+    out_of: int = 0
 
     @classmethod
     def read(cls, plain: dict[str, Any]) -> "Outcome":

@@ -11,7 +11,8 @@ class Profile:
     same examples in every run that names no other. On a GPU a draw has up to `at_once`
     examples. `launches` are the drawn sequences of calls of a launcher, which
     has each, or one in `every`, of the changes of a call made alone. `climbs` seeks
-    large errors, `remembers` tries first what failed before.
+    large errors, `remembers` tries first what failed before. All tiles are compiled, or
+    of each schedule for each target the largest and so many that are drawn.
     """
 
     examples: int
@@ -20,6 +21,7 @@ class Profile:
     at_once: int
     launches: int
     every: int = 1
+    compiled: int | None = None
     fixed_seed: bool = False
     climbs: bool = False
     remembers: bool = False
@@ -30,7 +32,7 @@ class Profile:
 
 
 PROFILES = {
-    "quick": Profile(5, 60, 600, at_once=5, launches=5, every=3),
+    "quick": Profile(5, 60, 600, at_once=5, launches=5, every=3, compiled=1),
     "ci": Profile(25, 300, 1800, at_once=100, launches=50, fixed_seed=True),
     "deep": Profile(
         100, 3000, 4 * 3600, at_once=1000, launches=1000, climbs=True, remembers=True

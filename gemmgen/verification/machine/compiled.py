@@ -1,4 +1,4 @@
-"""What the compiler makes of a kernel, for every tile and target, with no GPU.
+"""What the compiler makes of a kernel, for each tile and target, with no GPU.
 
 Checks the instruction, spills, loads and shared memory of the path that aligned,
 contiguous operands take. Runs where Triton compiles, never interprets.
@@ -6,7 +6,7 @@ contiguous operands take. Runs where Triton compiles, never interprets.
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -20,7 +20,6 @@ from gemmgen.schedules.parts.consumers import multiplies_in_one, ring_bytes
 from gemmgen.schedules.parts.tile import Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.dtypes import DTYPES
-from gemmgen.verification.basics.part import WHOLE, Part
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.aligned import compile_aligned, jit_function
 from gemmgen.verification.machine.machine_code import (
@@ -33,6 +32,7 @@ from gemmgen.verification.machine.machine_code import (
     usage,
 )
 from gemmgen.verification.machine.machine_loops import Spills, spills
+from gemmgen.verification.machine.sample import Aimed
 
 _PTX_INSTRUCTION = {
     "wgmma": r"wgmma\.mma_async\.sync\.aligned\.m64n\d+k\d+\.{acc}\.{operand}",
@@ -70,24 +70,24 @@ class Compiled:
     notes: tuple[str, ...] = ()
 
 
-def check_kernel(
-    plan: Plan, module: ModuleType, part: Part = WHOLE
-) -> Iterator[Compiled]:
-    """Compile the kernel of a generated module for its tiles and targets, or a part.
+def compilable(plan: Plan, module: ModuleType) -> tuple[Aimed, ...]:
+    """The tiles of a kernel, but those of clusters where this Triton has none."""
+    return tuple(one for one in plan.tiles if subject.launches(module, one[1]))
 
-    Those of clusters where this Triton launches such.
-    """
-    for target, tile in part.of(plan.tiles):
-        if subject.launches(module, tile):
-            kernel = jit_function(module, plan, tile.schedule)
-            yield check_tile(plan, kernel, target, tile)
+
+def check_kernel(
+    plan: Plan, module: ModuleType, tiles: Iterable[Aimed]
+) -> Iterator[Compiled]:
+    """Compile the kernel of a generated module for each of some tiles."""
+    for target, tile in tiles:
+        kernel = jit_function(module, plan, tile.schedule)
+        yield check_tile(plan, kernel, target, tile)
 
 
 def left_out(plan: Plan, module: ModuleType) -> tuple[str, ...]:
     """What this Triton cannot compile of a kernel, as a note."""
     told = f"tiles of clusters are not compiled, Triton {triton.__version__} has none"
-    able = all(subject.launches(module, tile) for _, tile in plan.tiles)
-    return () if able else (told,)
+    return (told,) if len(compilable(plan, module)) < len(plan.tiles) else ()
 
 
 def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:

@@ -73,7 +73,7 @@ def run_checks(
     slots = _slots(STAND_IN if device == "cpu" else device)
     each = len(slots) // max(1, len(subjects))
     if device == "cpu":
-        compiled = [_parts(_COMPILE, subject, each) for subject in subjects]
+        compiled = _compiled(subjects, profile, seed, each)
         # Launches come last, for the stand-in stays in a process that has it.
         launched = _launches(subjects, profile, seed)
         outcomes = _run_all(slots, compiled + launched, on_done, ready)
@@ -81,7 +81,7 @@ def run_checks(
     run = _run_of(device, profile, seed)
     # First a third of the processes that a kernel has compile it for all its targets;
     # its properties are in small parts, so that no process is left alone for long.
-    compiled = [_parts(_COMPILE, subject, each // 3) for subject in subjects]
+    compiled = _compiled(subjects, profile, seed, each // 3)
     shared = [_parts(run, subject, 2 * max(1, each)) for subject in subjects]
     outcomes = _run_all(slots, compiled + shared, on_done, ready)
     outcomes = _again_alone(slots[:1], compiled + shared, outcomes)
@@ -118,6 +118,13 @@ def run_launches(
     return _run_all(_slots(STAND_IN), _launches(subjects, profile, seed), on_done)
 
 
+def _compiled(
+    subjects: Sequence[Subject], profile: str, seed: int | None, parts: int
+) -> list[list[_Task]]:
+    run = _run_of(NO_DEVICE, profile, seed)
+    return [_parts(run, subject, parts) for subject in subjects]
+
+
 def _launches(
     subjects: Sequence[Subject], profile: str, seed: int | None
 ) -> list[list[_Task]]:
@@ -129,9 +136,6 @@ def _run_of(device: str, profile: str, seed: int | None) -> Run:
     if seed is None:
         seed = 0 if PROFILES[profile].fixed_seed else secrets.randbits(32)
     return Run(device, profile, seed)
-
-
-_COMPILE = Run(NO_DEVICE, "quick", 0)
 
 
 def _parts(run: Run, subject: Subject, parts: int) -> list[_Task]:

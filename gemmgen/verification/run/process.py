@@ -83,8 +83,6 @@ class Run:
     def repeat(self, subject: Subject) -> str:
         """The command that does the same again for one kernel."""
         command = f"gemmgen verify {subject.spec} --only {subject.plan.name}"
-        if self.device == NO_DEVICE:
-            return command
         if self.profile != "quick":
             command += f" --profile {self.profile}"
         return (

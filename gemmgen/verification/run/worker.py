@@ -115,17 +115,21 @@ def _beat(answers: IO[str], text: str) -> None:
 def _compiled(
     plan: Plan, order: dict[str, Any], beat: Callable[[str], object]
 ) -> Outcome:
-    """Compile one kernel for all its tiles and targets, or a part of them."""
+    """Compile one kernel for its tiles and targets, all or some, or a part of those."""
     from gemmgen.select.tuned.tile_text import format_tile
     from gemmgen.verification.basics.failure import fault_of
     from gemmgen.verification.example.subject import load
-    from gemmgen.verification.machine.compiled import check_kernel, left_out
+    from gemmgen.verification.machine import compiled
+    from gemmgen.verification.machine.sample import sample
 
     started = time.monotonic()
     found, names, part = [], [], Part(**order["part"])
     try:
         module = load(Path(order["path"]))
-        for one in check_kernel(plan, module, part):
+        able = compiled.compilable(plan, module)
+        some = PROFILES[order["profile"]].compiled
+        tiles = sample(able, plan.product, some, f"{plan.name} {order['seed']}")
+        for one in compiled.check_kernel(plan, module, part.of(tiles)):
             found.append(one)
             names.append(f"{one.target}, {format_tile(one.tile)}")
             beat(f"after {names[-1]}")
@@ -145,7 +149,7 @@ def _compiled(
     return Outcome(
         plan.name, "compiled", NO_DEVICE, "failed" if problems else "passed",
         "\n".join(problems), len(found), 0.0, time.monotonic() - started,
-        notes + left_out(plan, module) * (part.first == 0),
+        notes + compiled.left_out(plan, module) * (part.first == 0), out_of=len(able),
     )  # fmt: skip
 
 

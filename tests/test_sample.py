@@ -1,0 +1,70 @@
+"""Which of a kernel's tiles the quick profile compiles."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gemmgen.cost.resources import shared_memory
+from gemmgen.schedules.parts.memory import accumulator_registers
+from gemmgen.select.plan import load
+from gemmgen.verification.basics.outcome import Outcome
+from gemmgen.verification.basics.profiles import PROFILES
+from gemmgen.verification.machine.sample import sample
+from gemmgen.verification.report import Verification
+
+ROOT = Path(__file__).resolve().parent.parent
+PLANS = {plan.name: plan for plan in load(ROOT / "spec.yaml")}
+NAMES = ("linear_bf16", "gemm_tt_fp32", "study_matmul")
+
+
+def groups(tiles) -> Counter[tuple[str, str]]:
+    return Counter((target.name, tile.schedule) for target, tile in tiles)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_largest_tiles_of_each_schedule_and_target_and_one_more(name: str) -> None:
+    plan = PLANS[name]
+    chosen = sample(plan.tiles, plan.product, 1, "7")
+    assert len(set(chosen)) == len(chosen)
+    assert set(chosen) <= set(plan.tiles)
+    for group, there in groups(plan.tiles).items():
+        assert min(2, there) <= groups(chosen)[group] <= 3
+    for target, tile in plan.tiles:
+        alike = [
+            one
+            for where, one in chosen
+            if (where, one.schedule) == (target, tile.schedule)
+        ]
+        sums = [accumulator_registers(one, plan.product) for one in alike]
+        rooms = [shared_memory(one, plan.product, target) for one in alike]
+        assert max(sums) >= accumulator_registers(tile, plan.product)
+        assert max(rooms) >= shared_memory(tile, plan.product, target)
+
+
+def test_a_seed_draws_the_same_and_seeds_together_all() -> None:
+    plan = PLANS["linear_bf16"]
+    seen = set()
+    for seed in range(800):
+        chosen = sample(plan.tiles, plan.product, 1, str(seed))
+        assert chosen == sample(plan.tiles, plan.product, 1, str(seed))
+        seen.update(chosen)
+    assert seen == set(plan.tiles)
+
+
+def test_other_profiles_compile_all() -> None:
+    plan = PLANS["linear_bf16"]
+    for profile in ("ci", "deep"):
+        some = PROFILES[profile].compiled
+        assert sample(plan.tiles, plan.product, some, "7") == plan.tiles
+    assert PROFILES["quick"].compiled == 1
+
+
+def test_a_report_says_of_how_many_tiles_some_were_compiled() -> None:
+    some = Outcome("one", "compiled", "none", "passed", examples=27, out_of=131)
+    whole = Outcome("two", "compiled", "none", "passed", examples=9, out_of=9)
+    told = Verification((some, whole), {}, 1.0)
+    assert "27 of 131 tiles" in told.as_text()
+    assert "  9 tiles" in told.as_text()
+    assert "| one | compiled | none | passed | 27 of 131 |" in told.as_markdown()
+    assert "| two | compiled | none | passed | 9 |" in told.as_markdown()
