@@ -15,25 +15,24 @@ Aimed = tuple[Target, Tile]
 def sample(
     tiles: Sequence[Aimed], product: Product, drawn: int | None, seed: str
 ) -> Sequence[Aimed]:
-    """Of each schedule for each target its largest tiles and so many others; or all.
+    """Of each schedule for each target the largest tile, and so many others; or all.
 
-    The largest are those whose sums take the most registers of a thread, and that take
-    the most shared memory: where one of a schedule's tiles has too little of either,
-    they have. The others are drawn.
+    The largest is the one whose sums take the most registers of a thread, and of
+    several such that which takes the most shared memory: where a thread or a block has
+    too little for one of a schedule's tiles, it has for that. The others are drawn.
     """
     if drawn is None:
         return tiles
-    groups: dict[tuple[str, str], list[Aimed]] = {}
-    for target, tile in tiles:
-        groups.setdefault((target.name, tile.schedule), []).append((target, tile))
-    chance = Random(seed)
-    chosen: list[Aimed] = []
-    for group in groups.values():
-        largest = {
-            max(group, key=lambda one: accumulator_registers(one[1], product)),
-            max(group, key=lambda one: shared_memory(one[1], product, one[0])),
-        }
-        others = [one for one in group if one not in largest]
-        chosen += [one for one in group if one in largest]
-        chosen += chance.sample(others, min(drawn, len(others)))
-    return chosen
+
+    def size(one: Aimed) -> tuple[int, int]:
+        target, tile = one
+        room = shared_memory(tile, product, target)
+        return accumulator_registers(tile, product), room
+
+    largest: dict[tuple[str, str], Aimed] = {}
+    for one in sorted(tiles, key=size):
+        target, tile = one
+        largest[target.name, tile.schedule] = one
+    others = [one for one in tiles if one not in largest.values()]
+    some = Random(seed).sample(others, min(drawn, len(others)))
+    return [*largest.values(), *some]
