@@ -63,7 +63,8 @@ def _add_verify(commands: "Commands[argparse.ArgumentParser]") -> None:
     _add_out(verify)
     verify.add_argument(
         "--profile", choices=PROFILES, default="quick",
-        help="how many examples are drawn (default: quick)",
+        help="how many examples are drawn, and whether all tiles are compiled "
+        "(default: quick)",
     )  # fmt: skip
     verify.add_argument("--only", metavar="GLOB", help="only kernels of such names")
     verify.add_argument("--seed", type=int, help="repeat the examples of a run")
