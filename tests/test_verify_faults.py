@@ -346,7 +346,7 @@ def test_a_kernel_that_takes_too_much_memory_is_ended(
 def test_what_does_not_compile_is_told_apart(tmp_path: Path) -> None:
     wrong = Fault("plain", "tl.zeros((BLOCK_M, BLOCK_N)", "tl.zeros((BLOCK_M, 3)")
     one = subject(tmp_path / "own", PLANS["plain"], partial(planted, wrong))
-    order = {"path": str(one.path), "part": {}}
+    order = {"path": str(one.path), "part": {}, "profile": "ci", "seed": 7}
     compiled = worker._compiled(one.plan, order, print)
     assert (compiled.check, compiled.status) == ("compiled", "compile error")
 
@@ -355,7 +355,7 @@ def test_every_tile_that_is_compiled_is_a_sign_of_life(tmp_path: Path) -> None:
     """All of a kernel's together may take longer than a process may be silent."""
     one = subject(tmp_path / "own", PLANS["plain"])
     said: list[str] = []
-    order = {"path": str(one.path), "part": {}}
+    order = {"path": str(one.path), "part": {}, "profile": "ci", "seed": 7}
     outcome = worker._compiled(one.plan, order, said.append)
     assert outcome.status == "passed" and outcome.examples == len(said) > 1
 
