@@ -29,12 +29,11 @@ from gemmgen.benchmark.results import (  # noqa: E402
 from gemmgen.cli.main import main  # noqa: E402
 from gemmgen.hardware.targets import TARGETS  # noqa: E402
 from gemmgen.measurement import Timing  # noqa: E402
-from gemmgen.select import plan  # noqa: E402
 from gemmgen.spec.shapes import Shape  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402
+from tests.own import OWN  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
-PLANS = {one.name: one for one in plan.load(ROOT / "spec.yaml")}
 H200 = benchmark.roofline_of(TARGETS["sm_90"])
 SHAPE = Shape(24, 16, 32)
 
@@ -43,7 +42,7 @@ def raced(
     name: str, launcher: Callable[..., object], peers: tuple[str, ...] = ("torch",)
 ) -> Row:
     device = FakeDevice()
-    return contest(PLANS[name], launcher, SHAPE, peers, H200, device, 0.001)
+    return contest(OWN[name], launcher, SHAPE, peers, H200, device, 0.001)
 
 
 def test_a_contest_has_the_kernel_twice_its_peers_and_nothing() -> None:
@@ -135,7 +134,7 @@ def test_cpu_time_is_of_calls_that_make_their_result() -> None:
         given.append(out)
         return a
 
-    found = call_time(PLANS["gemm_nn_fp16"], launcher, FakeDevice())
+    found = call_time(OWN["gemm_nn_fp16"], launcher, FakeDevice())
     assert set(given) == {None}
     assert found.ratio < 1
     assert found.timings["torch"].rounds >= 5

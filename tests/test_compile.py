@@ -14,7 +14,7 @@ from gemmgen.output import alone
 from gemmgen.runtime.tile import FILL
 from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.tile import Product, Tile
-from gemmgen.select.plan import Plan, load, plans
+from gemmgen.select.plan import Plan, plans
 from gemmgen.spec.parse import parse
 from gemmgen.verification.example import subject
 from gemmgen.verification.example.aligned import compile_aligned, jit_function
@@ -26,13 +26,13 @@ from gemmgen.verification.machine.compiled import (
     expected_loads,
 )
 from gemmgen.verification.machine.machine_code import copies, loads, usage
+from tests.own import OWN
 from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent
 # The assemblers of later Tritons spill some words beside the K loop: 3.9's at 64
 # registers of 255.
 NEWER = not triton.__version__.startswith("3.6.")
-PLANS = {plan.name: plan for plan in load(ROOT / "spec.yaml")}
 
 # Kernels that stand for each way of multiplying, and tiles around the units' limits.
 KINDS = ("gemm_nn_fp16", "gemm_nt_bf16", "gemm_tn_fp32", "gemm_nn_tf32",
@@ -62,7 +62,7 @@ ALL_TILES = (*KINDS, "linear_bf16", "linear_bias_silu_residual", "gemm_nt_tf32x3
 
 @pytest.mark.parametrize("name", all_but({"gemm_nt_fp64"}, ALL_TILES))
 def test_kernel_compiles_as_planned(name: str) -> None:
-    plan = PLANS[name]
+    plan = OWN[name]
     module, _ = kernel_of(plan)
     made = list(check_kernel(plan, module, compilable(plan, module)))
     assert {one.target for one in made} == set(plan.targets)
@@ -88,7 +88,7 @@ def test_kernel_compiles_as_planned(name: str) -> None:
 )
 @pytest.mark.parametrize("name", all_but({"gemm_nn_fp16"}, KINDS))
 def test_shared_memory_is_never_more_than_predicted(name: str, target: str) -> None:
-    plan, row = PLANS[name], TARGETS[target]
+    plan, row = OWN[name], TARGETS[target]
     _, kernel = kernel_of(plan)
     product: Product = plan.product
     tiles = [
@@ -193,7 +193,7 @@ def test_only_tf32_across_k_is_copied_by_elements(
 @pytest.mark.parametrize("schedule", ["tiled", "split_k", "gemv"])
 def test_loads_are_as_wide_as_rows_are_aligned(schedule: str, align: int) -> None:
     """Of bf16, in bytes; two are too few for a copy past the registers."""
-    plan = PLANS["linear_bf16"]
+    plan = OWN["linear_bf16"]
     module, _ = kernel_of(plan)
     kernel = jit_function(module, plan, schedule)
     tile = {
@@ -214,7 +214,7 @@ def test_narrow_loads_are_noticed(
     name: str, stages: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if rows were aligned to nothing."""
-    plan, row = PLANS[name], TARGETS["sm_80"]
+    plan, row = OWN[name], TARGETS["sm_80"]
     _, kernel = kernel_of(plan)
     tile = Tile(64, 64, 32, 8, stages, 4)
     assert not check_tile(plan, kernel, row, tile).problems
@@ -227,7 +227,7 @@ def test_narrow_loads_are_noticed(
 
 
 def test_an_operand_of_the_epilogue_is_loaded_wide() -> None:
-    plan, row = PLANS["linear_residual"], TARGETS["sm_90"]
+    plan, row = OWN["linear_residual"], TARGETS["sm_90"]
     _, kernel = kernel_of(plan)
     tile = Tile(64, 64, 64, 8, 3, 4)
     assert loads(compile_aligned(plan, kernel, row, tile).asm["ptx"])[16]
@@ -238,7 +238,7 @@ def test_small_tiles_load_what_each_thread_has(
     warps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of 16 x 16 in bf16 a warp's threads have 128 bits each, those of four 32."""
-    plan, row = PLANS["linear_residual"], TARGETS["sm_80"]
+    plan, row = OWN["linear_residual"], TARGETS["sm_80"]
     _, kernel = kernel_of(plan)
     tile = Tile(16, 16, 32, 8, 3, warps)
     assert not check_tile(plan, kernel, row, tile).problems
@@ -249,7 +249,7 @@ def test_small_tiles_load_what_each_thread_has(
 
 def test_words_on_the_stack_beside_the_k_loop_are_a_note() -> None:
     """Triton 3.6 spills 16 bytes of three consumers that meet, others may not."""
-    plan, row = PLANS["linear_bias_silu_residual"], TARGETS["sm_90"]
+    plan, row = OWN["linear_bias_silu_residual"], TARGETS["sm_90"]
     module, _ = kernel_of(plan)
     kernel = jit_function(module, plan, "warp_specialized")
     tile = Tile(128, 192, 64, 8, 3, 12, "warp_specialized", FILL)
@@ -264,7 +264,7 @@ def test_words_on_the_stack_beside_the_k_loop_are_a_note() -> None:
 
 def test_a_spill_is_noticed() -> None:
     """256 registers of accumulator are more than a thread has: the K loop spills."""
-    plan, row = PLANS["gemm_nn_fp32"], TARGETS["sm_80"]
+    plan, row = OWN["gemm_nn_fp32"], TARGETS["sm_80"]
     _, kernel = kernel_of(plan)
     tile = Tile(128, 256, 16, 8, 2, 4)
     assert usage(compile_aligned(plan, kernel, row, tile).asm["cubin"]).stack

@@ -13,10 +13,10 @@ from gemmgen.render.compile_keys import CompileKey, by_tile, compile_keys, whole
 from gemmgen.select.plan import Plan, load
 from gemmgen.verification.contract import tile_choice
 from gemmgen.verification.example import subject
+from tests.own import OWN
 from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent
-PLANS = {plan.name: plan for plan in load(ROOT / "spec.yaml")}
 NAMES = (
     "study_linear",
     "gemm_nn_fp16",
@@ -63,7 +63,7 @@ def key_of(plan: Plan, module: Any, launch: Any) -> CompileKey:
 
 @pytest.mark.parametrize("name", all_but(FAST, NAMES))
 def test_calls_need_what_is_listed_and_each_key_is_one_text(name: str) -> None:
-    plan = PLANS[name]
+    plan = OWN[name]
     module = subject.load(ROOT / f"generated/{name}/__init__.py")
     kind = subject.runtime(module, "packed").compile_key
     listed, draw = set(compile_keys(plan)), random.Random(name)
@@ -96,7 +96,7 @@ def test_calls_need_what_is_listed_and_each_key_is_one_text(name: str) -> None:
 def test_specialized_kernels_have_rows_told_apart_where_pointers_run_along_them(
     name: str, told: bool
 ) -> None:
-    plan = PLANS[name]
+    plan = OWN[name]
     module = subject.load(ROOT / f"generated/{name}/__init__.py")
     # Along M, as A lies in TN, rows begin elsewhere: few numbers share a tile there.
     pairs = (
@@ -121,7 +121,7 @@ def test_specialized_kernels_have_rows_told_apart_where_pointers_run_along_them(
 
 
 def test_offsets_of_64_bits_have_keys_of_their_own() -> None:
-    plan = PLANS["gemm_nn_fp64"]
+    plan = OWN["gemm_nn_fp64"]
     module = subject.load(ROOT / "generated/gemm_nn_fp64/__init__.py")
     few, many = (launched(plan, module, (rows, 64, 2**20)) for rows in (64, 4096))
     keys = [key_of(plan, module, one) for one in (few, many)]
@@ -132,7 +132,7 @@ def test_offsets_of_64_bits_have_keys_of_their_own() -> None:
 @pytest.mark.parametrize("name, counts", [("linear_bf16", 18), ("gemm_tn_bf16", 54)])
 def test_docs_say_how_many_keys_a_tile_has(name: str, counts: int) -> None:
     of_tile: dict[str, list[dict[str, str]]] = {}
-    for key in compile_keys(PLANS[name]):
+    for key in compile_keys(OWN[name]):
         kinds = dict(key.kinds)
         if kinds.get("SPLIT_K", "1") == "1" and kinds.get("INDEX") == "int32":
             of_tile.setdefault(f"{key.target} {key.tile}", []).append(kinds)

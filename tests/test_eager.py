@@ -15,9 +15,9 @@ from gemmgen.select.plan import Plan  # noqa: E402
 from gemmgen.spec.parse import parse  # noqa: E402
 from gemmgen.spec.shapes import Shape  # noqa: E402
 from gemmgen.tables.functions import OPS  # noqa: E402
+from tests.own import OWN  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
-OURS = plan.load(ROOT / "spec.yaml")
 SHAPE = Shape(19, 24, 32)
 # Coarser than any rounding between operations, far finer than a wrong formula.
 LIMITS = {"fp16": 4e-3, "bf16": 3e-2, "fp32": 1e-5, "fp64": 1e-13}
@@ -50,7 +50,7 @@ def error(kernel: Plan, peer: str) -> float | None:
     return judge(given, {peer: results})[peer].error
 
 
-@pytest.mark.parametrize("kernel", OURS, ids=lambda one: one.name)
+@pytest.mark.parametrize("kernel", OWN.values(), ids=lambda one: one.name)
 @pytest.mark.parametrize("peer", ["torch", "addmm", "activation"])
 def test_peers_compute_what_the_kernel_does(kernel: Plan, peer: str) -> None:
     found = error(kernel, peer)
@@ -166,24 +166,23 @@ def test_where_the_private_activation_applies(epilogue: str, gelu: bool | None) 
 
 
 def test_results_have_their_own_types() -> None:
-    (aux,) = [one for one in OURS if one.name == "linear_gelu_aux"]
+    aux = OWN["linear_gelu_aux"]
     assert (text(aux) or "").endswith("return out, pre.to(torch.float32)")
 
 
 def test_wider_results_race_the_product_that_widens() -> None:
-    (wide,) = [one for one in OURS if one.name == "gemm_nn_fp16_to_fp32"]
+    wide = OWN["gemm_nn_fp16_to_fp32"]
     wanted = "torch.mm(a, b, out_dtype=torch.float32)"
     assert text(wide, "out_dtype") == wanted
     assert text(linear("acc", "bf16"), "out_dtype") is None
 
 
 def test_out_is_given_to_both_or_to_none() -> None:
-    by_name = {one.name: one for one in OURS}
-    assert takes_out(by_name["gemm_tn_fp16"])
-    assert not takes_out(by_name["linear_bf16"])
-    assert not takes_out(by_name["gemm_nn_bf16_alpha_beta"])
-    assert text(by_name["gemm_tn_fp16"]) == "torch.mm(a, b, out=out)"
-    first, second = (returning(posed(by_name["gemm_tn_fp16"])) for _ in range(2))
+    assert takes_out(OWN["gemm_tn_fp16"])
+    assert not takes_out(OWN["linear_bf16"])
+    assert not takes_out(OWN["gemm_nn_bf16_alpha_beta"])
+    assert text(OWN["gemm_tn_fp16"]) == "torch.mm(a, b, out=out)"
+    first, second = (returning(posed(OWN["gemm_tn_fp16"])) for _ in range(2))
     assert first.call() is not first.call()
     assert torch.equal(first.call(), second.call())
 

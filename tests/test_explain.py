@@ -24,18 +24,16 @@ from gemmgen.explanation.serving import target_of
 from gemmgen.explanation.text import as_text
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select import plan as planning
 from gemmgen.select.tuned.tile_text import parse_tile
 from gemmgen.select.tuned.tuning_file import beside, read
 from gemmgen.spec.shapes import Shape
 from gemmgen.tables.functions import OPS
 from gemmgen.verification.oracle.error_budget import explain
+from tests.own import OWN
 from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = str(ROOT / "spec.yaml")
-PLANS = planning.load(ROOT / "spec.yaml")
-BY_NAME = {plan.name: plan for plan in PLANS}
 TUNINGS = [read(path) for path in beside(ROOT / "spec.yaml")]
 
 
@@ -45,7 +43,7 @@ def told(capsys, *arguments: str) -> tuple[int, str, str]:
     return code, caught.out, caught.err
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
+@pytest.mark.parametrize("plan", OWN.values(), ids=lambda plan: plan.name)
 def test_every_kernel_has_an_argument(plan) -> None:
     explanation = explain(plan)
     text = explanation.as_text()
@@ -151,7 +149,7 @@ SHAPES = [
 ]
 CASES = [
     (plan, shape, target)
-    for plan in PLANS
+    for plan in OWN.values()
     for shape in SHAPES
     for target in plan.targets
 ]
@@ -160,10 +158,10 @@ CASES = [
 def argued(
     name: str, shape: Shape = SHAPES[0], target: str = "sm_90", **asked: bool
 ) -> Argument:
-    return argue(BY_NAME[name], shape, target, TUNINGS, **asked)
+    return argue(OWN[name], shape, target, TUNINGS, **asked)
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
+@pytest.mark.parametrize("plan", OWN.values(), ids=lambda plan: plan.name)
 def test_figures_are_those_of_the_model(plan) -> None:
     for shape in SHAPES:
         for name in plan.targets:
@@ -197,7 +195,7 @@ def test_figures_are_those_of_the_model(plan) -> None:
                 assert guess.by_costs == best
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.name)
+@pytest.mark.parametrize("plan", OWN.values(), ids=lambda plan: plan.name)
 def test_stages_and_what_caps_them(plan) -> None:
     for shape in SHAPES:
         for name in plan.targets:
@@ -263,7 +261,7 @@ def test_the_row_is_the_launcher_s(name: str, monkeypatch: pytest.MonkeyPatch) -
     module = pytest.importorskip(f"generated.{name}")
     from generated._runtime import table as _table
 
-    plan, row_of = BY_NAME[name], {}
+    plan, row_of = OWN[name], {}
     for shape in [*SHAPES, Shape(100, 1000, 520), Shape(2048, 512, 4096)]:
         m, n, k = shape
         a, b = (one.transposed for one in plan.contraction.inputs)

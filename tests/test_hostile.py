@@ -112,7 +112,8 @@ def kernel(**keys: str) -> bytes:
 
 def text(value: str) -> str:
     """A YAML string, every character escaped."""
-    return '"' + "".join(f"\\U{ord(one):08x}" for one in value) + '"'
+    escaped = value.encode("utf-32-be").hex(" ", 4).split()
+    return '"' + "".join(f"\\U{one}" for one in escaped) + '"'
 
 
 def bombs() -> dict[str, bytes]:

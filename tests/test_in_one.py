@@ -23,9 +23,10 @@ from gemmgen.runtime.sides import (
 )
 from gemmgen.schedules.parts.consumers import consumers, multiplies_in_one
 from gemmgen.schedules.parts.tile import LINE_BYTES, Product, Tile
-from gemmgen.select.plan import Plan, load
+from gemmgen.select.plan import Plan
 from gemmgen.select.tuned.tile_text import parse_tile
 from gemmgen.verification.example.aligned import compile_aligned, jit_function
+from tests.own import OWN
 from tests.slow import all_but
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,7 +39,7 @@ BF16 = Product("bf16", 2, 2, 2)
 
 @cache
 def kernels() -> dict[str, Plan]:
-    return {plan.name: plan for plan in load(ROOT / "spec.yaml")}
+    return OWN
 
 
 def made_of(name: str, tile: Tile) -> Any:

@@ -21,6 +21,7 @@ from gemmgen.verification.run.pool import run_launches
 from gemmgen.verification.run.process import Subject
 from tests import folders
 from tests.once import asked, once
+from tests.own import OWN
 from tests.slow import all_but
 
 ROUNDS = (
@@ -38,9 +39,7 @@ NAMES = (
     "linear_clamp",  # tf32
     "study_matmul",  # configurations that race
 )
-PLANS: dict[str, Plan] = {
-    one.name: one for one in load(ROOT / "spec.yaml") if one.name in NAMES
-}
+PLANS: dict[str, Plan] = {name: plan for name, plan in OWN.items() if name in NAMES}
 
 
 def written(

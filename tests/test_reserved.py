@@ -7,11 +7,10 @@ import pytest
 from gemmgen.gate.allowlist import bound_names
 from gemmgen.gate.reserved import is_reserved
 from gemmgen.render.names.parts import stems
-from gemmgen.select.plan import Plan, load
+from gemmgen.select.plan import Plan
 from gemmgen.tables.functions import OPS
 from tests import folders
-
-KERNELS = load(folders.ROOT / "spec.yaml")
+from tests.own import OWN
 
 
 def bound(tree: ast.Module) -> set[str]:
@@ -25,7 +24,7 @@ def bound(tree: ast.Module) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("plan", KERNELS, ids=lambda plan: plan.name)
+@pytest.mark.parametrize("plan", OWN.values(), ids=lambda plan: plan.name)
 def test_what_a_module_binds_is_reserved(plan: Plan) -> None:
     files = [folders.text_of(plan.name, stem) for stem in stems(plan)]
     # What other files import may be the name of an operand here.

@@ -7,14 +7,13 @@ import pytest
 
 from gemmgen.cost.resources import shared_memory
 from gemmgen.schedules.parts.memory import accumulator_registers
-from gemmgen.select.plan import load
 from gemmgen.verification.basics.outcome import Outcome
 from gemmgen.verification.basics.profiles import PROFILES
 from gemmgen.verification.machine.sample import sample
 from gemmgen.verification.report import Verification
+from tests.own import OWN
 
 ROOT = Path(__file__).resolve().parent.parent
-PLANS = {plan.name: plan for plan in load(ROOT / "spec.yaml")}
 NAMES = ("linear_bf16", "gemm_tt_fp32", "study_matmul")
 
 
@@ -24,7 +23,7 @@ def groups(tiles) -> Counter[tuple[str, str]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_largest_tile_of_each_schedule_and_target_and_some_more(name: str) -> None:
-    plan = PLANS[name]
+    plan = OWN[name]
     chosen = sample(plan.tiles, plan.product, 3, "7")
     there = groups(plan.tiles)
     assert len(set(chosen)) == len(chosen) == len(there) + 3
@@ -40,7 +39,7 @@ def test_the_largest_tile_of_each_schedule_and_target_and_some_more(name: str) -
 
 
 def test_of_tiles_with_as_many_sums_the_one_with_most_shared_memory() -> None:
-    plan = PLANS["linear_bf16"]
+    plan = OWN["linear_bf16"]
     alone = {}
     for target, tile in sample(plan.tiles, plan.product, 0, "7"):
         alone[target, tile.schedule] = tile
@@ -52,7 +51,7 @@ def test_of_tiles_with_as_many_sums_the_one_with_most_shared_memory() -> None:
 
 
 def test_a_seed_draws_the_same_and_seeds_together_all() -> None:
-    plan = PLANS["linear_bf16"]
+    plan = OWN["linear_bf16"]
     seen = set()
     for seed in range(100):
         chosen = sample(plan.tiles, plan.product, 12, str(seed))
@@ -62,7 +61,7 @@ def test_a_seed_draws_the_same_and_seeds_together_all() -> None:
 
 
 def test_other_profiles_compile_all() -> None:
-    plan = PLANS["linear_bf16"]
+    plan = OWN["linear_bf16"]
     for profile in ("ci", "deep"):
         some = PROFILES[profile].compiled
         assert sample(plan.tiles, plan.product, some, "7") == plan.tiles

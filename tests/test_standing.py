@@ -3,7 +3,6 @@
 import math
 import random
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +11,7 @@ from gemmgen.hardware.targets import TARGETS
 from gemmgen.runtime.sides import CLOCKS, clocks, heights
 from gemmgen.schedules.parts.consumers import multiplies_in_one
 from gemmgen.schedules.parts.tile import FILL, Product, Tile
-from gemmgen.select.plan import Plan, load
+from gemmgen.select.plan import Plan
 from gemmgen.select.tiling import with_costs_of
 from gemmgen.select.tuned.costs import Cost, Costs, instructions
 from gemmgen.select.tuned.tile_text import parse_tile
@@ -20,6 +19,7 @@ from gemmgen.tuning.fitting import costs as fitting
 from gemmgen.tuning.fitting.fit import Sample, fitted
 from gemmgen.tuning.fitting.standing import known_of, standing
 from gemmgen.tuning.trials.spread import spread
+from tests.own import OWN
 from tests.test_costs import RATES
 
 H200 = TARGETS["sm_90"]
@@ -48,7 +48,6 @@ LOW = [
         "104x128x64 kfill s6 w8",
     )
 ]
-PLANS = {plan.name: plan for plan in load(Path(__file__).parent.parent / "spec.yaml")}
 
 
 def test_heights_are_sums_of_few_powers_of_two() -> None:
@@ -124,7 +123,7 @@ def test_a_costed_tile_of_columns_is_left_to_those_it_was_timed_for() -> None:
 
 def test_where_there_is_less_room_the_largest_are_left_out() -> None:
     """So that all others are as deep as they were timed, and a block takes as long."""
-    product = PLANS["linear_bias_silu_residual"].product
+    product = OWN["linear_bias_silu_residual"].product
     timed = replace(IN_ONE, m=208)
     found = with_costs_of(timed, product, 2, H200)
     assert found == replace(timed, m=200)
@@ -141,7 +140,7 @@ def test_an_epilogue_takes_as_long_as_that_of_the_mean_tile() -> None:
     assert instructions(LOW[1], product) == 10 * 72 * 128 / 8
 
 
-@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.get)
+@pytest.mark.parametrize("plan", OWN.values(), ids=OWN.get)
 def test_all_fit_what_their_row_says(plan: Plan) -> None:
     """And a stage more than that fits none, or they would have it.
 
@@ -163,7 +162,7 @@ def test_all_fit_what_their_row_says(plan: Plan) -> None:
 def test_kernels_of_spec_yaml_have_some() -> None:
     """Of NN, NT, TN and TT; the launcher takes the height that it predicts best."""
     for name in ("gemm_nn_bf16", "linear_bf16", "gemm_tn_bf16", "gemm_tt_fp16"):
-        plan = PLANS[name]
+        plan = OWN[name]
         rows = [row for row in plan.rows if row.tile.from_side]
         assert rows
         for row in rows:

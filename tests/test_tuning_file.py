@@ -13,7 +13,6 @@ from gemmgen.base.errors import SpecErrors, UsageError
 from gemmgen.cli.main import main
 from gemmgen.hardware.targets import TARGETS
 from gemmgen.schedules.parts.tile import Tile
-from gemmgen.select.plan import load
 from gemmgen.select.tuned import tuning_file
 from gemmgen.select.tuned.decision_list import ANY, Rule
 from gemmgen.select.tuned.layers import Pin
@@ -21,6 +20,7 @@ from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.select.tuned.tuning_file import Measured, Tuning
 from gemmgen.spec import shapes
 from gemmgen.spec.shapes import LARGEST, Layer, Shape
+from tests.own import OWN
 from tests.test_tile_text import tiles
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -473,7 +473,7 @@ def test_a_changed_table_is_drift_and_a_changed_time_is_none(
 
 def test_the_lists_of_shapes_are_those_of_the_projects_own_file() -> None:
     """So that whoever tunes another GPU gets as much to choose from."""
-    kernels = {plan.name for plan in load(ROOT / "spec.yaml")}
+    kernels = set(OWN)
     path = ROOT / "benchmarks" / "speed" / "tuning_shapes.yaml"
     listed = {name: set(found) for name, found in shapes.read(path, kernels).items()}
     timed = tuning_file.read(ROOT / "tuning" / "nvidia_h200.yaml").kernels
@@ -481,7 +481,7 @@ def test_the_lists_of_shapes_are_those_of_the_projects_own_file() -> None:
 
 
 def test_no_layer_that_is_raced_is_among_what_costs_of_16_bits_are_fitted_to() -> None:
-    kernels = {plan.name for plan in load(ROOT / "spec.yaml")}
+    kernels = set(OWN)
 
     def layers(name: str) -> set[Layer]:
         found = shapes.read(ROOT / "benchmarks" / "speed" / name, kernels)

@@ -23,6 +23,7 @@ from gemmgen.verification.mutate.mutants import mutants
 from gemmgen.verification.report import Verification
 from gemmgen.verification.run import pool
 from tests import folders
+from tests.own import OWN
 
 ROOT = Path(__file__).resolve().parent.parent
 SPEC = """\
@@ -225,7 +226,7 @@ def test_what_failed_once_and_not_again_is_told_with_what_it_was() -> None:
 
 
 def test_a_mutant_knows_the_file_that_has_the_fault() -> None:
-    plan = next(one for one in load(ROOT / "spec.yaml") if one.name == "linear_bf16")
+    plan = OWN["linear_bf16"]
     for stem in stems(plan):
         made = list(mutants(plan, stem, folders.text_of("linear_bf16", stem)))
         file = stem if stem in plan.files else None
@@ -235,7 +236,7 @@ def test_a_mutant_knows_the_file_that_has_the_fault() -> None:
 
 def test_a_table_without_a_row_of_tiled_has_its_last_row_behind() -> None:
     """For tensors that a forced tile's descriptors cannot describe."""
-    plan = next(one for one in load(ROOT / "spec.yaml") if one.name == "gemm_nn_tf32x3")
+    plan = OWN["gemm_nn_tf32x3"]
     module = subject.load(folders.GENERATED / file_of(plan))
     other = {"tiled": "split_k"}
     table = [
@@ -269,7 +270,7 @@ def test_masks_of_columns_are_for_those_with_several_in_a_program() -> None:
     Nor does it matter there how the last column of a program is counted.
     """
     excused = {}
-    for plan in load(ROOT / "spec.yaml"):
+    for plan in OWN.values():
         if plan.name in ("gemm_nn_bf16", "gemm_nt_bf16"):
             widths = {tile.n for _, tile in plan.tiles if tile.schedule == "gemv"}
             found = mutants(plan, "gemv", folders.text_of(plan.name, "gemv"))
