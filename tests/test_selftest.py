@@ -283,7 +283,7 @@ def test_every_excuse_is_of_a_mutant() -> None:
 
 def test_a_forced_row_serves_any_sizes_though_it_was_a_layer_s() -> None:
     """Else another row serves them, and its kernel is never interpreted."""
-    row = Tile("tma", 90, 200, 512, 1024, 64, 64, 64, 8, 1, 6, 4, from_rows=65)
+    row = Tile("tma", 90, 200, 512, 1024, 64, 64, 64, 1, 6, 4, from_rows=65)
     assert not row.fits(3, 5)
     forced = row._replace(**ANYWHERE)
     assert forced.fits(3, 5) and best([forced], (1, 3, 5), 2) == forced

@@ -369,9 +369,9 @@ def test_build_puts_the_rules_first_and_names_the_gpu(home: Path, rows: Rows) ->
     tuned(GOOD)
     assert main(["build", "spec.yaml"]) == 0
     assert rows("90") == [
-        'Tile("tma", 90, 64, ANY, 2048, 64, 64, 128, 8, FILL, 5, 4, 163880),',
-        'Tile("tiled", 90, ANY, ANY, ANY, 128, 128, 64, 8, 1, 4, 8, 131072),',
-        'Tile("tiled", 90, ANY, ANY, ANY, 64, 64, 64, 8, 1, 4, 4, 65536),',
+        'Tile("tma", 90, 64, ANY, 2048, 64, 64, 128, FILL, 5, 4, 163880),',
+        'Tile("tiled", 90, ANY, ANY, ANY, 128, 128, 64, 1, 4, 8, 131072),',
+        'Tile("tiled", 90, ANY, ANY, ANY, 64, 64, 64, 1, 4, 4, 65536),',
     ]
     assert rows("80")
     timed = "Timed on NVIDIA H200 for sm_90, else chosen by the model."

@@ -8,7 +8,7 @@ from itertools import groupby
 from gemmgen.base.names import WIDTH, grouped
 from gemmgen.render.names.parts import shared
 from gemmgen.schedules import schedule_of
-from gemmgen.schedules.parts.tile import FILL, Product, Rates, Tile
+from gemmgen.schedules.parts.tile import FILL, GROUP_M, Product, Rates, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row
 from gemmgen.select.tuned.layers import Pin
@@ -94,17 +94,12 @@ class TableText:
 
         A target's layers stand before its other rows, in columns of their own.
         """
-        more = ["waves"] if self.full or self.timed else []
-        more += _COSTS if self.timed else []
-        names = [*_COLUMNS, *more]
-        plain = [
-            [*self._cells(row, len(names)), self._standing(row)]
-            for row in self.plan.rows
-            if not row.pin
-        ]
-        width = max((len(standing) for *_, standing in plain), default=0)
-        plain = [[*cells, standing.ljust(width)] for *cells, standing in plain]
-        heads, *lines = _aligned([[*names, ""], *plain])
+        names = [*_COLUMNS, *(_COSTS if self.timed else [])]
+        plain = [row for row in self.plan.rows if not row.pin]
+        heads, *lines = _aligned(
+            [names, *(self._cells(row, len(names)) for row in plain)],
+            [self._more(row) for row in plain],
+        )
         left, found = iter(lines), list[str]()
         for pinned, rows in groupby(self.plan.rows, key=lambda row: bool(row.pin)):
             if pinned:
@@ -117,38 +112,41 @@ class TableText:
         """The rows of a target's layers, each with what was timed."""
         pairs = [(row, row.pin) for row in rows if row.pin]
         width = len(_COLUMNS)
-        cells = [
-            [*self._cells(row, width), f"from_rows={pin.least}"] for row, pin in pairs
-        ]
-        heads, *lines = _aligned([[*_COLUMNS, ""], *cells])
-        return [heads.rstrip(), *map(_with_times, lines, (pin for _, pin in pairs))]
+        heads, *lines = _aligned(
+            [_COLUMNS, *(self._cells(row, width) for row, _ in pairs)],
+            [self._more(row, from_rows=pin.least) for row, pin in pairs],
+        )
+        return [heads, *map(_with_times, lines, (pin for _, pin in pairs))]
 
     def _cells(self, row: Row, width: int) -> list[str]:
         return _cells(row, self.plan.product)[:width]
 
-    def _standing(self, row: Row) -> str:
-        """Which tiles the row's stands for, and which of them have a stage more.
-
-        Of a cluster's how many CTAs share it.
-        """
+    def _more(self, row: Row, from_rows: int = 0) -> str:
+        """What only some rows say: groups, full waves, what they stand for, CTAs."""
+        tile = row.tile
         named = {
-            "from_side": row.tile.from_side,
+            "group_m": tile.group_m if tile.group_m != GROUP_M else 0,
+            "waves": "FULL" if row.full else 0,
+            "from_rows": from_rows,
+            "from_side": tile.from_side,
             "deep": row.deep(self.plan.product),
-            "ctas": row.tile.ctas if row.tile.ctas > 1 else 0,
+            "ctas": tile.ctas if tile.ctas > 1 else 0,
         }
         return ", ".join(f"{name}={value}" for name, value in named.items() if value)
 
 
 _COLUMNS = (
     *("schedule", "sm", "M", "N", "K"),
-    *("m", "n", "k", "group_m", "split_k", "stages", "warps"),
-    "shared",
+    *("m", "n", "k", "split_k", "stages", "warps", "shared"),
 )
 _COSTS = ("block", "once", "launch", "resident", "rates")
 
 
-def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line of names, then a tile a line, every column as wide as it needs."""
+def _aligned(rows: Sequence[Sequence[str]], more: Sequence[str]) -> list[str]:
+    """A line of names, then a tile a line, every column as wide as it needs.
+
+    Behind a tile's last cell comes what `more` it says, by name.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     heads, *lines = [
         ", ".join(
@@ -161,7 +159,11 @@ def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         for cells in rows
     ]
     heads = heads.replace(",", " ")
-    return [f"#    {heads}", *(f"Tile({_commas_first(line)})," for line in lines)]
+    tiles = (
+        ", ".join(filter(None, (_commas_first(line), named)))
+        for line, named in zip(lines, more, strict=True)
+    )
+    return [f"#    {heads}", *(f"Tile({tile})," for tile in tiles)]
 
 
 def _with_times(line: str, pin: Pin) -> str:
@@ -178,19 +180,18 @@ def _commas_first(line: str) -> str:
 
 
 def _cells(row: Row, product: Product) -> list[str]:
-    """One row of the table, a cell for each of `_COLUMNS`, and one for its waves."""
+    """One row of the table, a cell for each of `_COLUMNS` and `_COSTS`."""
     tile = row.tile
     limits = ["ANY" if one is None else str(one) for one in row.limits]
     split_k = str(tile.split_k)
     if tile.split_k < 0:
         times = tile.split_k // FILL
         split_k = "FILL" if times == 1 else f"{times} * FILL"
-    sizes = (tile.m, tile.n, tile.k, tile.group_m)
     return [
         f'"{tile.schedule}"',
         str(row.architecture),
         *limits,
-        *map(str, sizes),
+        *map(str, (tile.m, tile.n, tile.k)),
         split_k,
         *map(str, (tile.stages, tile.warps, row.shared_memory(product))),
         *_costs(row),
@@ -198,11 +199,11 @@ def _cells(row: Row, product: Product) -> list[str]:
 
 
 def _costs(row: Row) -> tuple[str, ...]:
-    """Whether waves must be full, and what a tile costs, where that is known."""
+    """What a tile costs, where that is known."""
     if row.timed is None:
-        return ("FULL" if row.full else "", *[""] * len(_COSTS))
+        return ("",) * len(_COSTS)
     numbers = (f"{number:.4g}" for number in row.timed[:-1])
-    return ("0", *numbers, _name(row))
+    return (*numbers, _name(row))
 
 
 def _name(row: Row) -> str:

@@ -11,7 +11,7 @@ from . import sides
 
 ANY = math.inf
 FILL = -1  # as many parts of K as there are SMs for; up to 4 * FILL: so many times more
-
+GROUP_M = 8  # of most tiles; 4 to 16 hardly differ on square shapes
 ROWS = 8  # that a prediction does not tell apart: sides of tiles are multiples of it
 
 # Share of SMs' turns that have a tile in full waves, which rows of a table may ask for.
@@ -94,17 +94,17 @@ class Tile(NamedTuple):
     m: int  # rows of a tile of C
     n: int  # its columns
     k: int  # columns of A that are multiplied at a time
-    group_m: int  # tiles of a column in L2's order, see `swizzle`
     split_k: int  # parts of K, 1 or more; or FILL, 2 * FILL or 4 * FILL
     stages: int  # blocks of A and B that are loaded or multiplied at a time
     warps: int  # that multiply; gemv: that add
     shared: int = 0  # bytes of shared memory that a block takes on `sm`
-    waves: float = 0  # FULL: only for M and N whose waves, a tile an SM, are that full
     block: float = 0  # us for a block of K
     once: float = 0  # us for a tile, beside its blocks
     launch: float = 0  # us for a launch
     resident: int = 1  # programs that an SM runs at a time
     rates: Rates | None = None
+    group_m: int = GROUP_M  # tiles of a column in L2's order, see `swizzle`
+    waves: float = 0  # FULL: only for M and N whose waves, a tile an SM, are that full
     from_rows: int = 0  # of a layer; 0 for a tile that serves any sizes up to its own
     from_side: int = 0  # the least of those that it stands for; 0: it is a tile itself
     deep: tuple[int, ...] = ()  # up to each side they have a stage more

@@ -31,7 +31,7 @@ from ..tile import ANY, Tile, cdiv, stride_name
 # On an H100 the gradients of gelu and a bias at 8192x14336 take 249 us with 8 programs
 # an SM, torch.add of as many bytes 235. Other tiles, pipelined loads and cache hints
 # change that by 2 % at most.
-TILE = Tile("pass", 80, ANY, ANY, ANY, 16, 128, 1, 1, 1, 1, 4)
+TILE = Tile("pass", 80, ANY, ANY, ANY, 16, 128, 1, 1, 1, 4)
 PROGRAMS = 16  # per SM, which holds up to 9 at a time
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from gemmgen.runtime.sides import IN_PIECES, LINE, SECTOR, cut, reused_buffers, share
-from gemmgen.runtime.tile import ANY, FILL, FULL, Rates, Work, duration
+from gemmgen.runtime.tile import ANY, FILL, FULL, GROUP_M, Rates, Work, duration
 from gemmgen.runtime.tile import Tile as Launched
 from gemmgen.tables.dtypes import MMAS, Mma
 
@@ -17,9 +17,6 @@ __all__ = [
 
 FALLBACK = "tiled"
 """The schedule that serves every call."""
-
-GROUP_M = 8
-"""Tiles a column of the L2 order; 4 to 16 hardly differ on square shapes."""
 
 MOST_STAGES = 12
 """Those of the deepest tiles: of few rows they have room, and use it (72 x 64)."""
@@ -130,10 +127,12 @@ class Tile:
     @cached_property
     def launched(self) -> Launched:
         """The tile as launchers have it, for any GPU and sizes."""
-        sides = (self.m, self.n, self.k, self.group_m)
+        sides = (self.m, self.n, self.k)
         how = (self.split_k, self.stages, self.warps)
         tile = Launched(self.schedule, 0, ANY, ANY, ANY, *sides, *how)
-        return tile._replace(from_side=self.from_side, ctas=self.ctas)
+        return tile._replace(
+            group_m=self.group_m, from_side=self.from_side, ctas=self.ctas
+        )
 
     @property
     def of_cta(self) -> "Tile":
