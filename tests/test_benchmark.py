@@ -33,7 +33,6 @@ from gemmgen.spec.shapes import Shape  # noqa: E402
 from tests.fake_device import FakeDevice  # noqa: E402
 from tests.own import OWN  # noqa: E402
 
-ROOT = Path(__file__).resolve().parent.parent
 H200 = benchmark.roofline_of(TARGETS["sm_90"])
 SHAPE = Shape(24, 16, 32)
 

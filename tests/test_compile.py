@@ -29,7 +29,6 @@ from gemmgen.verification.machine.machine_code import copies, loads, usage
 from tests.own import OWN
 from tests.slow import all_but
 
-ROOT = Path(__file__).resolve().parent.parent
 # The assemblers of later Tritons spill some words beside the K loop: 3.9's at 64
 # registers of 255.
 NEWER = not triton.__version__.startswith("3.6.")

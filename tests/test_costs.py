@@ -36,7 +36,6 @@ from gemmgen.tuning.trials.spread import spread
 from gemmgen.yaml.reader import load as load_yaml
 from tests.own import OWN
 
-ROOT = Path(__file__).parent.parent
 H200 = TARGETS["sm_90"]
 PLAIN = Product("bf16", 2, 2, 2)
 GELU = Product("bf16", 2, 2, 2, operations=36)

@@ -1,7 +1,5 @@
 """torch's forms of a kernel: right by the oracle, and as a user would write them."""
 
-from pathlib import Path
-
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -17,7 +15,6 @@ from gemmgen.spec.shapes import Shape  # noqa: E402
 from gemmgen.tables.functions import OPS  # noqa: E402
 from tests.own import OWN  # noqa: E402
 
-ROOT = Path(__file__).resolve().parent.parent
 SHAPE = Shape(19, 24, 32)
 # Coarser than any rounding between operations, far finer than a wrong formula.
 LIMITS = {"fp16": 4e-3, "bf16": 3e-2, "fp32": 1e-5, "fp64": 1e-13}

@@ -3,8 +3,6 @@
 import importlib
 import re
 from dataclasses import replace
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,13 +21,11 @@ from gemmgen.runtime.sides import (
 )
 from gemmgen.schedules.parts.consumers import consumers, multiplies_in_one
 from gemmgen.schedules.parts.tile import LINE_BYTES, Product, Tile
-from gemmgen.select.plan import Plan
 from gemmgen.select.tuned.tile_text import parse_tile
 from gemmgen.verification.example.aligned import compile_aligned, jit_function
 from tests.own import OWN
 from tests.slow import all_but
 
-ROOT = Path(__file__).resolve().parent.parent
 TARGET = TARGETS["sm_90"]
 BF16 = Product("bf16", 2, 2, 2)
 
@@ -37,14 +33,9 @@ BF16 = Product("bf16", 2, 2, 2)
 # -- what is compiled ------------------------------------------------------------------
 
 
-@cache
-def kernels() -> dict[str, Plan]:
-    return OWN
-
-
 def made_of(name: str, tile: Tile) -> Any:
     """The compiled kernel of a tile that fits."""
-    plan = kernels()[name]
+    plan = OWN[name]
     assert fits(tile, plan.product, TARGET)
     module = importlib.import_module(f"generated.{name}")
     kernel = jit_function(module, plan, "warp_specialized")
@@ -77,12 +68,12 @@ def test_one_wgmma_multiplies_what_lies_where_shared_memory_begins(
     A left side that lies along its rows comes in boxes of 64 of them.
     """
     tile = parse_tile(f"warp_specialized {text}")
-    assert multiplies_in_one(tile, kernels()[name].product)
+    assert multiplies_in_one(tile, OWN[name].product)
     left, side = sides(tile, BF16)
     part = left // tile.warpgroups
     made = made_of(name, tile)
     of_part = 4 * (part // 64)
-    box_of_left = part if kernels()[name].layout == "NT" else 64
+    box_of_left = part if OWN[name].layout == "NT" else 64
     assert wgmmas(made.asm["ptx"]) == [f"m64n{side}k16"] * of_part * consumers(tile)
     ring = 128 * rows_of_ring(left + reserved(side), part, tile.stages)
     constants, loads = placed(made.asm["llir"])
@@ -134,7 +125,7 @@ def placed(llir: str) -> tuple[set[int], list[int]]:
 def test_a_shallow_ring_is_multiplied_in_pieces() -> None:
     """One that may not be placed first."""
     tile = parse_tile("warp_specialized 104x128x64 s2 w8")
-    assert not multiplies_in_one(tile, kernels()["linear_bf16"].product)
+    assert not multiplies_in_one(tile, OWN["linear_bf16"].product)
     found = wgmmas(made_of("linear_bf16", tile).asm["ptx"])
     assert {*found} == {"m64n64k16", "m64n32k16", "m64n8k16"}
 

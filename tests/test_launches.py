@@ -31,7 +31,6 @@ ROUNDS = (
     ).TensorDescriptor.__dataclass_fields__
 )
 
-ROOT = Path(__file__).resolve().parent.parent
 NAMES = (
     "linear_bias_silu_residual",  # descriptors of every role, parts of K, warp roles
     "gemm_nn_bf16_alpha_beta",  # numbers

@@ -1,7 +1,6 @@
 """Which of a kernel's tiles the quick profile compiles."""
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,6 @@ from gemmgen.verification.machine.sample import sample
 from gemmgen.verification.report import Verification
 from tests.own import OWN
 
-ROOT = Path(__file__).resolve().parent.parent
 NAMES = ("linear_bf16", "gemm_tt_fp32", "study_matmul")
 
 

@@ -25,7 +25,6 @@ from gemmgen.verification.run import pool
 from tests import folders
 from tests.own import OWN
 
-ROOT = Path(__file__).resolve().parent.parent
 SPEC = """\
 gemmgen: 1
 targets: [sm_80, sm_90]

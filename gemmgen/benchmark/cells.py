@@ -1,5 +1,6 @@
 """A run by kernel and number of rows: what heat maps show."""
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -84,10 +85,7 @@ def _cell(rows: list[Row]) -> Cell:
 
 
 def _label(m: int) -> str:
-    for bound, label in zip(_BOUNDS, _LABELS, strict=False):
-        if m <= bound:
-            return label
-    return _LABELS[-1]
+    return _LABELS[bisect_left(_BOUNDS, m)]
 
 
 def _spans() -> Iterable[str]:

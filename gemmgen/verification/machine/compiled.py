@@ -6,7 +6,7 @@ contiguous operands take. Runs where Triton compiles, never interprets.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -84,10 +84,10 @@ def check_kernel(
         yield check_tile(plan, kernel, target, tile)
 
 
-def left_out(plan: Plan, module: ModuleType) -> tuple[str, ...]:
-    """What this Triton cannot compile of a kernel, as a note."""
+def left_out(plan: Plan, able: Sequence[Aimed]) -> tuple[str, ...]:
+    """What is not among the compilable tiles of a kernel, as a note."""
     told = f"tiles of clusters are not compiled, Triton {triton.__version__} has none"
-    return (told,) if len(compilable(plan, module)) < len(plan.tiles) else ()
+    return (told,) if len(able) < len(plan.tiles) else ()
 
 
 def check_tile(plan: Plan, kernel: Any, target: Target, tile: Tile) -> Compiled:

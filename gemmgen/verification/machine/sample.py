@@ -29,10 +29,10 @@ def sample(
         room = shared_memory(tile, product, target)
         return accumulator_registers(tile, product), room
 
-    largest: dict[tuple[str, str], Aimed] = {}
-    for one in sorted(tiles, key=size):
-        target, tile = one
-        largest[target.name, tile.schedule] = one
+    largest = {
+        (target.name, tile.schedule): (target, tile)
+        for target, tile in sorted(tiles, key=size)
+    }
     others = [one for one in tiles if one not in largest.values()]
     some = Random(seed).sample(others, min(drawn, len(others)))
     return [*largest.values(), *some]

@@ -73,18 +73,18 @@ def run_checks(
     slots = _slots(STAND_IN if device == "cpu" else device)
     each = len(slots) // max(1, len(subjects))
     if device == "cpu":
-        compiled = _compiled(subjects, profile, seed, each)
+        compiled = _shared(subjects, _run_of(NO_DEVICE, profile, seed), each)
         # Launches come last, for the stand-in stays in a process that has it.
-        launched = _launches(subjects, profile, seed)
+        launched = _shared(subjects, _run_of(STAND_IN, profile, seed), 1)
         outcomes = _run_all(slots, compiled + launched, on_done, ready)
         return outcomes + run_properties(subjects, device, profile, seed, on_done)
     run = _run_of(device, profile, seed)
     # First a third of the processes that a kernel has compile it for all its targets;
     # its properties are in small parts, so that no process is left alone for long.
-    compiled = _compiled(subjects, profile, seed, each // 3)
-    shared = [_parts(run, subject, 2 * max(1, each)) for subject in subjects]
-    outcomes = _run_all(slots, compiled + shared, on_done, ready)
-    outcomes = _again_alone(slots[:1], compiled + shared, outcomes)
+    compiled = _shared(subjects, _run_of(NO_DEVICE, profile, seed), each // 3)
+    tried = _shared(subjects, run, 2 * max(1, each))
+    outcomes = _run_all(slots, compiled + tried, on_done, ready)
+    outcomes = _again_alone(slots[:1], compiled + tried, outcomes)
     return outcomes + run_launches(subjects, profile, seed, on_done)
 
 
@@ -103,9 +103,7 @@ def run_properties(
     slots = _slots(device)
     run = _run_of(device, profile, seed)
     parts = 1 if device == "cpu" else len(slots) // max(1, len(subjects))
-    return _run_all(
-        slots, [_parts(run, subject, parts) for subject in subjects], on_done
-    )
+    return _run_all(slots, _shared(subjects, run, parts), on_done)
 
 
 def run_launches(
@@ -115,21 +113,13 @@ def run_launches(
     on_done: OnDone | None = None,
 ) -> list[Outcome]:
     """Check what every launcher launches, where no kernel runs."""
-    return _run_all(_slots(STAND_IN), _launches(subjects, profile, seed), on_done)
+    launched = _shared(subjects, _run_of(STAND_IN, profile, seed), 1)
+    return _run_all(_slots(STAND_IN), launched, on_done)
 
 
-def _compiled(
-    subjects: Sequence[Subject], profile: str, seed: int | None, parts: int
-) -> list[list[_Task]]:
-    run = _run_of(NO_DEVICE, profile, seed)
+def _shared(subjects: Sequence[Subject], run: Run, parts: int) -> list[list[_Task]]:
+    """Every kernel's steps, each spread over so many processes."""
     return [_parts(run, subject, parts) for subject in subjects]
-
-
-def _launches(
-    subjects: Sequence[Subject], profile: str, seed: int | None
-) -> list[list[_Task]]:
-    run = _run_of(STAND_IN, profile, seed)
-    return [_parts(run, subject, 1) for subject in subjects]
 
 
 def _run_of(device: str, profile: str, seed: int | None) -> Run:

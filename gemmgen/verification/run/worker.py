@@ -149,7 +149,7 @@ def _compiled(
     return Outcome(
         plan.name, "compiled", NO_DEVICE, "failed" if problems else "passed",
         "\n".join(problems), len(found), 0.0, time.monotonic() - started,
-        notes + compiled.left_out(plan, module) * (part.first == 0), out_of=len(able),
+        notes + compiled.left_out(plan, able) * (part.first == 0), out_of=len(able),
     )  # fmt: skip
 
 
