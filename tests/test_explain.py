@@ -325,10 +325,13 @@ def test_measured_times_are_those_of_the_tuning_file() -> None:
 
 
 def test_schedules_have_the_reasons_of_the_rules() -> None:
-    found = {one.schedule: one for one in argued("gemm_nn_fp32").schedules}
+    found = {one.schedule: one for one in argued("gemm_nn_fp64").schedules}
     assert "registers" in str(found["tma"].why_not)
     assert found["gemv"].why_not == "gemv would read a matrix 4096 times"
     assert found["tiled"].why_not is None and found["tiled"].seconds
+    ieee = {one.schedule: one for one in argued("gemm_nn_fp32").schedules}
+    assert "serve every call" in str(ieee["tiled"].why_not)
+    assert ieee["simt"].why_not is None and ieee["simt"].seconds
     odd = {
         one.schedule: one
         for one in argued("linear_bias", Shape(333, 4096, 1023)).schedules

@@ -114,7 +114,9 @@ def test_specialized_tf32_compiles(layout: str, tmp_path: Path) -> None:
                 assert held and set(held) == {wanted}
 
 
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize(
+    "schedule", [name for name, row in SCHEDULES.items() if not row.by_fma]
+)
 @pytest.mark.parametrize("dtype", ["bf16", "fp32"])
 def test_a_schedule_alone_can_be_asked_for(
     schedule: str, dtype: str, tmp_path: Path

@@ -151,7 +151,8 @@ def _fma_slowdown(tile: Tile, product: Product) -> float:
     """
     reads = 1 / math.sqrt(tile.m * tile.n / threads(tile))
     along_k = LAYOUTS[product.layout].b_transposed
-    return (1 + reads) * (_COLLISIONS if along_k else 1)
+    collides = along_k and not schedule_of(tile).by_fma
+    return (1 + reads) * (_COLLISIONS if collides else 1)
 
 
 def _ahead(tile: Tile, product: Product, target: Target, width: int) -> int:

@@ -39,7 +39,9 @@ def why_not_compiled(tile: Tile, product: Product, target: Target) -> str | None
 
 
 def ring_blocks(tile: Tile, product: Product, target: Target) -> int:
-    """K blocks of the ring."""
+    """K blocks of the ring; with multiply-adds from shared memory all are there."""
+    if schedule_of(tile).by_fma:
+        return tile.stages
     return memory.ring_blocks(tile.stages, instruction(tile, product, target))
 
 
@@ -54,7 +56,7 @@ def spills(tile: Tile, product: Product) -> bool:
     Multiply-adds of fp32 hold a block too, 8 to 16 bytes too much with 128 bytes of K;
     fp64 spills 16 with 128 words.
     """
-    if product.mma.unit == "fma":
+    if product.mma.unit == "fma" and not schedule_of(tile).by_fma:
         return tile.k * product.bytes > 64 and tile.m * tile.n > 32 * 32
     if product.mma.unit == "double":
         return accumulator_registers(tile, product) > 64

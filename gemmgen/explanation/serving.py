@@ -204,8 +204,10 @@ def _missing(case: Case, name: str) -> str:
         return "auto leaves it out, a spec can name it"
     if plan.tiles_text != AUTO:
         return "the spec lists its tiles, and none is for this schedule"
-    if case.timed:
+    if any(SCHEDULES[tile.schedule].described for tile in case.timed):
         return "it serves tensors that no descriptor can describe"
+    if case.timed:
+        return "tiles with costs serve every call, and none of its tiles has any"
     return "none of its tiles fits registers and shared memory"
 
 

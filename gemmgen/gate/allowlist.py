@@ -42,6 +42,9 @@ _SHARED = {
     "pipeline.blocks": {"boxes_of"},
     "pipeline.parts": {"load_part", "part_columns", "part_rows", "store_part"},
     "pipeline.roles": {"specialize"},
+    "pipeline.simt": {
+        "finishes", "multiply_add", "sum_splits", "tile_columns", "tile_rows",
+    },
     "functions": {op.name for op in OPS.values() if not op.in_place},
     "support": {"config"},
     "tile": {"ANY", "FILL", "FULL", "Rates", "Tile"},

@@ -10,7 +10,7 @@ IN_MODULES = NAMES_OF_MODULES | {"finish_part"}
 """Those at the top of a module, which no kernel may be called either."""
 _IN_LAUNCHERS = ("batch", "out", "out_", "tile")
 _IN_KERNELS = (
-    *("acc", "k", "k_begin", "k_end", "part", "step", "sums"),
+    *("acc", "first_m", "first_n", "k", "k_begin", "k_end", "part", "step", "sums"),
     *("tile_m", "tile_n", "tiles"),
 )
 OF_TRITON = (

@@ -34,6 +34,7 @@ SHARED = tuple(
         "pipeline/producer",
         "pipeline/consumer",
         "pipeline/roles",
+        "pipeline/simt",
         "functions",
         "table",
         "checks",

@@ -48,9 +48,9 @@ class KernelText:
 
         M is only compared with unless pointers run along it.
         """
-        jit = "@triton.jit"
+        jit = "@gluon.jit" if self.schedule.in_gluon else "@triton.jit"
         if self.plan.contraction.lhs.contiguous_axis != "m" or self.described("inputs"):
-            jit = '@triton.jit(do_not_specialize=["M"])'
+            jit += '(do_not_specialize=["M"])'
         if not self.plan.configs:
             return jit
         configs = ", ".join(config(tile) for tile in self.plan.configs)

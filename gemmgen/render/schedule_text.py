@@ -24,6 +24,8 @@ _ROLES = {
     "pipeline.roles": ("specialize",),
 }
 """What warp-specialized kernels call, by module."""
+_SIMT = "pipeline.simt"
+"""The module of what kernels by multiply-adds call in place of device functions."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +45,16 @@ class ScheduleText:
     @property
     def languages(self) -> str:
         """The imports of the language that the kernel is written in."""
-        return _GLUON if SCHEDULES[self.name].specialized else _TRITON
+        return _GLUON if SCHEDULES[self.name].in_gluon else _TRITON
 
     @property
     def imports(self) -> list[tuple[str, list[str]]]:
         """What the file takes from what launchers share: whence, the names."""
-        specialized = SCHEDULES[self.name].specialized
+        row = SCHEDULES[self.name]
         plain = {"device": self._device_functions, "support": self._configures}
-        taken = self._roles if specialized else plain
+        taken = self._roles if row.specialized else plain
+        if row.by_fma:
+            taken |= {_SIMT: self._layouts}
         beside = [] if self.plan.epilogue.is_empty else [(f".{EPILOGUE}", [EPILOGUE])]
         shared_ = [
             (shared(self.plan, file), names) for file, names in taken.items() if names
@@ -60,17 +64,26 @@ class ScheduleText:
     @property
     def _device_functions(self) -> list[str]:
         row, text = SCHEDULES[self.name], self.kernel
+        in_triton = not row.in_gluon
         offsets = "offs_" in self._addressed
         used = {
             "aligned": text.aligns,
-            "finishes": text.splits,
+            "finishes": text.splits and in_triton,
             "row_dot": row.memory_bound,
-            "span": offsets,
+            "span": offsets and in_triton,
             "split_range": text.splits,
-            "sum_splits": text.splits,
+            "sum_splits": text.splits and in_triton,
             "swizzle": not row.memory_bound,
         }
         return [name for name, needed in used.items() if needed]
+
+    @property
+    def _layouts(self) -> list[str]:
+        """What a kernel by multiply-adds calls that knows its layouts."""
+        splits = self.kernel.splits
+        used = {"finishes": splits, "multiply_add": True, "sum_splits": splits}
+        called = [name for name, needed in used.items() if needed]
+        return [*called, "tile_columns", "tile_rows"]
 
     @property
     def _configures(self) -> list[str]:

@@ -53,6 +53,7 @@ GRIDS: dict[str, Grid] = {
     "tma": one_a_split,
     "persistent": one_an_sm,
     "split_k": one_a_split,
+    "simt": one_a_split,
     "warp_specialized": one_an_sm,
     "gemv": one_a_split,
 }

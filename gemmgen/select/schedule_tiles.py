@@ -33,14 +33,22 @@ def schedule_tiles(
         if not row.memory_bound and _one_line(m, product, target):
             blocks = 1
         k = block_k(blocks * line, product)
-        tile = Tile(m, n, k, GROUP_M, 1, warps, schedule, split_k)
-        fma = not row.memory_bound and instruction(tile, product, target) == "fma"
-        if fma != ((m, n) == _FMA) or why_not_compiled(tile, product, target):
+        tile = Tile(m, n, k, GROUP_M, 2, warps, schedule, split_k)
+        if not _multiplied(tile, product, target):
             continue
         stages = best_stages(tile, product, target)
         if stages and holds(tile, product, target, live_tiles):
             found.append(replace(tile, stages=stages))
     return found
+
+
+def _multiplied(tile: Tile, product: Product, target: Target) -> bool:
+    """Whether the tile is for the unit that multiplies it, and can be compiled."""
+    row = schedule_of(tile)
+    by_unit = instruction(tile, product, target) == "fma"
+    fma = by_unit and not (row.memory_bound or row.by_fma)
+    alike = row.by_fma or fma == ((tile.m, tile.n) == _FMA)
+    return alike and not why_not_compiled(tile, product, target)
 
 
 def _one_line(m: int, product: Product, target: Target) -> bool:

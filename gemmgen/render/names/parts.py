@@ -18,7 +18,9 @@ ROLES = tuple(
         *("producer", "consumer", "roles"),
     )
 )
-"""What warp-specialized kernels share."""
+"""What warp-specialized kernels share..."""
+SIMT = f"{RUNTIME}/pipeline/simt.py"
+"""... and what those of multiply-adds do."""
 LAUNCHER, TILES, EPILOGUE = "__init__", "tiles", "epilogue"
 """The files of a kernel that hold its launcher, the tiles that it chooses from, what
 becomes of a tile's sum."""

@@ -1,1 +1,1 @@
-"""Warp-specialized kernels: a producer and consumers that share blocks."""
+"""What kernels in Gluon share: the roles of specialized ones, multiply-adds."""

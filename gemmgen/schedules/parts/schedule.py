@@ -124,9 +124,10 @@ class Schedule:
     `splits` says that K may be cut into parts, which meet in a workspace; `persistent`
     that programs go from tile to tile; `memory_bound` that a matrix streams through
     with no tensor core and no ring, `unrolled` blocks of it loaded at a time. Warps of
-    a `specialized` kernel, which is written in Gluon, have different parts. `unit` is
-    the only unit of a target that it is written for. Without `auto` it is for kernels
-    whose spec names it.
+    a `specialized` kernel have different parts; one `by_fma` has blocks in shared
+    memory as multiply-adds read them, so that no banks collide. Both are in Gluon.
+    `unit` is the only unit of a target that it is written for. Without `auto` it is for
+    kernels whose spec names it.
     """
 
     name: str
@@ -154,6 +155,7 @@ class Schedule:
     memory_bound: bool = False
     unrolled: int = 0
     specialized: bool = False
+    by_fma: bool = False
     unit: str | None = None
     auto: bool = True
 
@@ -207,6 +209,11 @@ class Schedule:
     def file(self) -> str:
         """The file of its kernel, which is named like a schedule."""
         return KERNELS.get(self.name, self.name)
+
+    @property
+    def in_gluon(self) -> bool:
+        """Whether its kernel is written in Gluon, where layouts are its own."""
+        return self.specialized or self.by_fma
 
     @property
     def kernel_suffix(self) -> str:

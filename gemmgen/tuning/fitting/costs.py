@@ -23,7 +23,13 @@ from gemmgen.spec.shapes import Shape
 from gemmgen.tuning.fitting.choice import Choice
 from gemmgen.tuning.fitting.fit import Sample, fitted
 from gemmgen.tuning.fitting.standing import standing
-from gemmgen.tuning.trials.candidates import AS_SLOW, KEPT, at_shape, searched
+from gemmgen.tuning.trials.candidates import (
+    AS_SLOW,
+    KEPT,
+    at_shape,
+    launched,
+    searched,
+)
 from gemmgen.tuning.trials.spread import spread
 
 LEAST = 40
@@ -69,7 +75,7 @@ class Regret:
 def kinds(
     plans: Mapping[str, Plan], target: Target, kernels: Mapping[str, Measured]
 ) -> dict[str, list[Sample]]:
-    """The times of kernels, by the kind of their product: tiles that descriptors feed.
+    """The times of kernels, by the kind of their product, of tiles that have costs.
 
     A kind of too few shapes is left out.
     """
@@ -103,20 +109,16 @@ def _of_launches(
     """
     least: dict[Tile, float] = {}
     for tile, time in times.items():
-        launch = _launch(tile, shape, target)
+        launch = launched(tile, shape, target)
         least[launch] = min(time, least.get(launch, time))
-    launches = {tile: _launch(tile, shape, target) for tile in tried}
+    launches = {tile: launched(tile, shape, target) for tile in tried}
     return {tile: least[launch] for tile, launch in launches.items() if launch in least}
 
 
-def _launch(tile: Tile, shape: Shape, target: Target) -> Tile:
-    """The tile, in as many parts of K as it has there."""
-    tiles = tile.launched.tiles(shape.m, shape.n)
-    return replace(tile, split_k=tile.launched.splits(tiles, shape.k, target.sms))
-
-
 def _costed(tile: Tile) -> bool:
-    return bool(schedule_of(tile).described) and tile.group_m == GROUP_M
+    """Whether it is of those that calls choose from by costs, which no call passes."""
+    row = schedule_of(tile)
+    return bool(row.described or row.by_fma) and tile.group_m == GROUP_M
 
 
 def with_costs(

@@ -3,7 +3,7 @@
 Wider than what `tiles: auto` chooses from, since here a wrong guess costs little.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from gemmgen.cost.resources import fits, spills, why_not_compiled
@@ -83,15 +83,9 @@ def at_shape(
         tile: predicted_time(shape, tile, plan.product, target) for tile in serving
     }
     serving.sort(key=lambda tile: times[tile])
-    described = any(SCHEDULES[schedule].described for schedule in able)
-    most_without = _MOST_WITHOUT if described else _MOST_OF_FEW
-    kept: list[Tile] = []
-    for tile in serving:
-        same = [other for other in kept if other.schedule == tile.schedule]
-        few = len(same) < most_without or schedule_of(tile).described
-        near = times[tile] <= _SLOWER * times[serving[0]]
-        if few and near and len(kept) < MOST:
-            kept.append(tile)
+    launches = {tile: launched(tile, shape, target) for tile in serving}
+    near = [tile for tile in serving if times[tile] <= _SLOWER * times[serving[0]]]
+    kept = _not_too_many(near, launches)
     persistent = [
         tile for tile in kept if schedule_of(tile).persistent and tile.split_k == 1
     ]
@@ -101,6 +95,25 @@ def at_shape(
         if shape.m > min(tile.group_m, GROUP_M) * tile.m
     ]
     return [*kept, *grouped]
+
+
+def _not_too_many(tiles: Sequence[Tile], launches: Mapping[Tile, Tile]) -> list[Tile]:
+    """So many of the first as are timed, and those that make the launch of another."""
+    described = any(schedule_of(tile).described for tile in tiles)
+    most_without = _MOST_WITHOUT if described else _MOST_OF_FEW
+    kept: list[Tile] = []
+    for tile in tiles:
+        same = {launches[one] for one in kept if one.schedule == tile.schedule}
+        few = len(same | {launches[tile]}) <= most_without
+        if (few or schedule_of(tile).described) and len(kept) < MOST:
+            kept.append(tile)
+    return kept
+
+
+def launched(tile: Tile, shape: Shape, target: Target) -> Tile:
+    """The tile in as many parts of K as it has there, which others may have too."""
+    tiles = tile.launched.tiles(shape.m, shape.n)
+    return replace(tile, split_k=tile.launched.splits(tiles, shape.k, target.sms))
 
 
 def _grouped(tiles: Sequence[Tile]) -> Iterator[Tile]:

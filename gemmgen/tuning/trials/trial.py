@@ -24,7 +24,13 @@ from gemmgen.select.plan import Plan
 from gemmgen.select.table import Row, Table
 from gemmgen.select.tuned.tile_text import format_tile
 from gemmgen.spec.shapes import Shape
-from gemmgen.tuning.trials.candidates import AS_SLOW, KEPT, at_shape, candidates
+from gemmgen.tuning.trials.candidates import (
+    AS_SLOW,
+    KEPT,
+    at_shape,
+    candidates,
+    launched,
+)
 from gemmgen.verification.example import subject
 
 _FINALISTS = 8
@@ -53,18 +59,18 @@ class Trial:
     def race(self, shape: Shape, usual: Collection[Tile] = ()) -> Mapping[Tile, float]:
         """Seconds of the tiles that the model thinks best, all with right results.
 
-        Those of `usual` ones too, whatever they take.
+        Those of `usual` ones too, whatever they take. Of tiles that make the same
+        launch one is timed.
         """
         given = problem(self.plan, shape, self.device.kind)
         outs = given.outputs()
         able = self._able(given, outs)
         tiles = at_shape(self.tiles, self.plan, shape, self.target, able)
-        tiles = [
-            one
-            for one in dict.fromkeys([*usual, *tiles])
-            if subject.launches(self.module, one)
-        ]
-        calls = {tile: self._call(tile, given, outs) for tile in tiles}
+        launches: dict[Tile, Tile] = {}
+        for one in dict.fromkeys([*usual, *tiles]):
+            if subject.launches(self.module, one):
+                launches.setdefault(launched(one, shape, self.target), one)
+        calls = {tile: self._call(tile, given, outs) for tile in launches.values()}
         working = self._compiled(calls, aligned=len(able) == len(SCHEDULES))
         right = self._right(working, given, outs)
         if not right:

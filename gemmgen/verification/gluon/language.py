@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import triton.language as tl
 from triton.experimental.gluon import language as real_gl
+from triton.experimental.gluon.language.nvidia import ampere as real_ampere
 from triton.experimental.gluon.language.nvidia import hopper as real_hopper
 
-from gemmgen.verification.gluon import assembly, asynchronous, registers
+from gemmgen.verification.gluon import assembly, asynchronous, copies, registers
 from gemmgen.verification.gluon.descriptors import Descriptor, storage
 from gemmgen.verification.gluon.program import Load
 from gemmgen.verification.gluon.running import (
@@ -21,7 +22,14 @@ from gemmgen.verification.gluon.running import (
     step,
     wait,
 )
-from gemmgen.verification.gluon.views import BarrierLayout, Barriers, Boxes, Ring, View
+from gemmgen.verification.gluon.views import (
+    UNNAMED,
+    BarrierLayout,
+    Barriers,
+    Boxes,
+    Ring,
+    View,
+)
 from gemmgen.verification.memory.barriers import Barrier
 from gemmgen.verification.memory.misuse import Unsupported, frame_here, frames, misused
 from gemmgen.verification.memory.shared import Access
@@ -181,6 +189,18 @@ def _multiply_wait(num_outstanding: Any = 0, deps: Any = None) -> Any:
     return found
 
 
+def _copy(view: View, pointers: Any, mask: Any = None) -> None:
+    if view.ring.name == UNNAMED:
+        _name_rings()
+    copies.copy(Running.program, view, pointers, mask)
+
+
+def _multiply_add(a: Any, b: Any, acc: Any) -> registers.Registers:
+    registers.check_factors(a, b, acc)
+    total = np.matmul(a.handle.data, b.handle.data) + acc.handle.data
+    return registers.Registers(total, acc.dtype, acc.type.layout)
+
+
 TL = Module(
     "tl",
     tl,
@@ -207,6 +227,13 @@ TMA = Module(
     async_copy_shared_to_global=_store,
     store_wait=_store_wait,
 )
+ASYNC_COPY = Module(
+    "async_copy",
+    async_load=_copy,
+    async_copy_global_to_shared=_copy,
+    commit_group=lambda: copies.commit(Running.program),
+    wait_group=lambda left=0: copies.wait(Running.program, int(left)),
+)
 HOPPER = Module(
     "hopper",
     mbarrier=MBARRIER,
@@ -227,6 +254,8 @@ GL = Module(
     inline_asm_elementwise=_inline,
     arange=_arange,
     convert_layout=_convert,
+    dot_fma=_multiply_add,
+    num_warps=lambda: Running.program.me.warps,
     static_range=range,
     num_ctas=lambda: Running.program.ctas,
     warp_specialize=_warp_specialize,
@@ -253,6 +282,7 @@ def stand_ins() -> dict[int, Any]:
         (real_hopper.mbarrier, MBARRIER),
         (real_hopper.tma, TMA),
         (getattr(real_hopper, "cluster", None), CLUSTER),
+        (real_ampere.async_copy, ASYNC_COPY),
     ]
     for real, module in pairs:
         found[id(real)] = module

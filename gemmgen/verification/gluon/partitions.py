@@ -43,7 +43,7 @@ class Partition:
         self.clock = Clock(clock)
         self.products: deque[Any] = deque()
         self.stores: deque[Any] = deque()
-        self.issued = {"products": 0, "stores": 0, "accesses": 0}
+        self.issued = dict.fromkeys(("products", "stores", "copies", "accesses"), 0)
         self.ready: Callable[[], bool] | None = None
         self.waits_for: Callable[[], str] = str
         self.frame: FrameType | None = None
@@ -51,7 +51,7 @@ class Partition:
         self.turn = _closed()
 
     def moment(self, kind: str) -> Moment:
-        """The end of the next thing of a kind: products, stores or plain accesses."""
+        """The end of the next of a kind: products, stores, copies, plain accesses."""
         self.issued[kind] += 1
         return Moment((kind, self.number), self.issued[kind] - 1)
 

@@ -4,6 +4,7 @@ A program may be a cluster of CTAs: partitions of each run side by side, with sh
 memory and barriers of their own.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -50,6 +51,8 @@ class Program:
         self.barriers: list[Barrier] = []
         self.loads: list[Load] = []
         self.steps: list[str] = []
+        self.copies: deque[list[Any]] = deque()
+        self.copies_in_no_group: list[Any] = []
         self.turns: Turns | None = None
         self.names: Callable[[Any], str] = lambda _: "shared memory"
 
@@ -124,5 +127,7 @@ class Program:
         if self.loads:
             block = self.loads[0].block.label()
             raise misused(f"the kernel ends while a load into {block} is under way")
+        if any(self.copies) or self.copies_in_no_group:
+            raise misused("the kernel ends before its copies are waited for")
         for barrier in self.barriers:
             barrier.finish()

@@ -13,6 +13,7 @@ from gemmgen.verification.memory.misuse import misused
 _REGISTERS = 65536
 """Of an SM; a thread takes 24 to 256 of them, in eights."""
 _LANES = 32
+_LEAST_DEPTH = 16
 
 
 @dataclass(frozen=True)
@@ -157,3 +158,21 @@ def check_halves(layout: Any, ctas: int) -> None:
     """Raise `Misuse` unless CTAs of a cluster have their parts of a sum's rows."""
     if isinstance(layout, Products) and layout.halves != (ctas > 1):
         raise misused(f"a sum of {ctas} CTAs has the layout {layout.cga_layout}")
+
+
+def check_factors(a: Any, b: Any, total: Any) -> None:
+    """Raise `Misuse` unless multiply-adds can multiply these, where threads have them.
+
+    Each needs its rows and columns of the sum; Triton takes steps of 16 along K.
+    """
+    for number, one in enumerate((a, b)):
+        layout = one.type.layout
+        mine = isinstance(layout, Operand) and layout.operand_index == number
+        if not mine or layout.parent != total.type.layout:
+            raise misused("a factor is not in the layout that its sum asks for")
+    (rows, depth), (other, columns) = map(tuple, (a.shape, b.shape))
+    sizes = tuple(map(int, total.shape))
+    if depth != other or sizes != (rows, columns) or depth % _LEAST_DEPTH:
+        raise misused(
+            f"[{rows}, {depth}] times [{other}, {columns}] is added to {list(sizes)}"
+        )

@@ -15,6 +15,9 @@ from gemmgen.verification.memory.barriers import Barrier
 from gemmgen.verification.memory.misuse import misused
 from gemmgen.verification.memory.shared import Access, Block, Sides, both, new_block
 
+UNNAMED = "shared memory"
+"""What an allocation is called until the kernel's own name for it is known."""
+
 
 class Ring:
     """An allocation: as many blocks, or barriers, as its first index counts.
@@ -26,7 +29,7 @@ class Ring:
         self, program: Program, dtype: Any, shape: list[Any], layout: Any
     ) -> None:
         self.program = program
-        self.name = "shared memory"
+        self.name = UNNAMED
         self.dtype = dtype
         self.layout = layout
         self.shape = tuple(map(int, shape))
