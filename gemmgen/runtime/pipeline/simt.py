@@ -194,10 +194,10 @@ def finishes(acc, partials_ptr, counters_ptr, SPLIT_K):
 
 @gluon.jit
 def sum_splits(acc, partials_ptr, counters_ptr, SPLIT_K):
-    """The sum of a tile's partial sums, in the order of splits; as `acc` is."""
-    vector = acc.reshape((acc.shape[0] * acc.shape[1],))
-    SIZE: gl.constexpr = vector.shape[0]
+    """The sum of a tile's partial sums, in the order of splits; as `acc` lies."""
+    like = acc.reshape((acc.shape[0] * acc.shape[1],))
+    SIZE: gl.constexpr = like.shape[0]
     tl.store(counters_ptr + tl.program_id(0), 0)  # for the next launch
     first_ptr = splits_of(partials_ptr, tl.program_id(0), SPLIT_K, SIZE)
-    total = sum_vectors(vector, first_ptr, SPLIT_K, SIZE)
+    total = sum_vectors(like, first_ptr, SPLIT_K, SIZE)
     return gl.convert_layout(total.reshape(acc.shape), acc.type.layout)

@@ -11,6 +11,7 @@ from gemmgen.verification.faults.extents import extent_families
 from gemmgen.verification.faults.gradients import gradient_families
 from gemmgen.verification.faults.launchers import launcher_families
 from gemmgen.verification.faults.layers import layer_families
+from gemmgen.verification.faults.multiply_adds import multiply_add_families
 from gemmgen.verification.faults.pipelines import pipeline_families
 from gemmgen.verification.interpret.split_k_faults import split_k_faults
 
@@ -37,6 +38,7 @@ def families(plan: Plan) -> Iterator[tuple[str, Edit]]:
     yield "program id ignored", _no_program_id
     yield from split_k_faults(plan.contraction.accumulators)
     yield from pipeline_families()
+    yield from multiply_add_families()
     yield from extent_families()
     yield from launcher_families(plan)
     yield "stride taken as 1", _unit_stride

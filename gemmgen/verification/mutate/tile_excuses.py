@@ -12,6 +12,7 @@ _EXCHANGED = (
     "of exchanged sides those in one too are powers of two, which are one piece"
 )
 _HALVED = "a sum of 256 columns is halved four times to twice the least piece"
+_LIKE = "of this sum the shape and the layout count, not what it holds"
 _CHOSEN = "nothing asks the tile of a call whom it stands for"
 
 TILES: dict[str, tuple[Same, ...]] = {
@@ -34,6 +35,9 @@ TILES: dict[str, tuple[Same, ...]] = {
         Same("bound moved by one", "rows * warpgroups * shared > 128", _STEPS),
         Same("bound moved by one", "rows * shared > 64 * 96", _STEPS),
         Same("bound moved by one", "warpgroups > 1", _STEPS),
+    ),
+    "_runtime/pipeline/simt.py": (
+        Same("rounded before the epilogue", "like = acc.reshape", _LIKE),
     ),
     "_runtime/pipeline/sums.py": (
         Same("half in another layout", "", "the same values in other registers"),
