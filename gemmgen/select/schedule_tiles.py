@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gemmgen.cost.resources import instruction, why_not_compiled
+from gemmgen.cost.resources import instruction, spills, why_not_compiled
 from gemmgen.cost.split_product import line_bytes, most_accumulator_registers
 from gemmgen.cost.time import best_stages
 from gemmgen.hardware.targets import Target
@@ -38,7 +38,8 @@ def schedule_tiles(
             continue
         stages = best_stages(tile, product, target)
         if stages and holds(tile, product, target, live_tiles):
-            found.append(replace(tile, stages=stages))
+            deep = replace(tile, stages=stages)
+            found += [deep] * (not spills(deep, product))
     return found
 
 

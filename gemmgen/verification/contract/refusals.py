@@ -82,10 +82,12 @@ def check_without_bf16(plan: Plan, module: ModuleType, device: torch.device) -> 
     call = valid_call(plan, Case((3,), 5, 7), device)
     launcher = launcher_of(plan, module)
     name = plan.contraction.lhs.name
+    types = {one.dtype for one in call.tensors.values()}
+    types |= {torch_dtype(result.dtype) for result in plan.results}
     with patch.object(runtime(module, "checks"), "interprets_bf16", bool):
         if device.type == "cpu" and call.tensors[name].dtype == torch.bfloat16:
             _check(plan, launcher, Refusal(name, "is bf16", call))
-        elif all(one.dtype != torch.bfloat16 for one in call.tensors.values()):
+        elif torch.bfloat16 not in types:
             call.of(plan, launcher)
     return 1
 

@@ -57,12 +57,11 @@ def compile_aligned(
             if divides and not (described or parameter.do_not_specialize):
                 attributes[(position,)] = [["tt.divisibility", 16]]
     source = GluonASTSource if kernel.is_gluon() else ASTSource
-    warps = 4 if kernel.is_gluon() else tile.warps
     return triton.compile(
         source(kernel, signature, constants, attributes),
         target=GPUTarget("cuda", target.architecture, 32),
         options={
-            "num_warps": warps,
+            "num_warps": tile.launched.options["num_warps"],
             "num_stages": tile.stages,
             "num_ctas": tile.ctas,
             "enable_fp_fusion": True,

@@ -56,7 +56,7 @@ def _allocate(dtype: Any, shape: Sequence[Any], layout: Any) -> Ring:
 
 def _zeros(shape: Sequence[Any], dtype: Any, layout: Any) -> registers.Registers:
     sizes = tuple(map(int, shape))
-    registers.check_halves(layout, Running.program.ctas)
+    _check(layout)
     return registers.Registers(np.zeros(sizes, storage(dtype)), dtype, layout)
 
 
@@ -81,11 +81,17 @@ def _reinterpret(memory: Ring, dtype: Any, shape: Sequence[Any], layout: Any) ->
 
 
 def _convert(value: registers.Registers, layout: Any) -> registers.Registers:
-    registers.check_halves(layout, Running.program.ctas)
+    _check(layout)
     return registers.Registers(value.handle.data, value.handle.dtype, layout)
 
 
+def _check(layout: Any) -> None:
+    registers.check_halves(layout, Running.program.ctas)
+    registers.check_threads(layout, Running.program.me.warps)
+
+
 def _arange(start: Any, end: Any, layout: Any = None) -> Any:
+    _check(layout)
     return tl.arange(start, end)
 
 
@@ -195,12 +201,6 @@ def _copy(view: View, pointers: Any, mask: Any = None) -> None:
     copies.copy(Running.program, view, pointers, mask)
 
 
-def _multiply_add(a: Any, b: Any, acc: Any) -> registers.Registers:
-    registers.check_factors(a, b, acc)
-    total = np.matmul(a.handle.data, b.handle.data) + acc.handle.data
-    return registers.Registers(total, acc.dtype, acc.type.layout)
-
-
 TL = Module(
     "tl",
     tl,
@@ -254,7 +254,7 @@ GL = Module(
     inline_asm_elementwise=_inline,
     arange=_arange,
     convert_layout=_convert,
-    dot_fma=_multiply_add,
+    dot_fma=registers.multiply_add,
     num_warps=lambda: Running.program.me.warps,
     static_range=range,
     num_ctas=lambda: Running.program.ctas,

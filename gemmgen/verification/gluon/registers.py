@@ -1,11 +1,13 @@
 """Values in registers: blocks with a layout, and sums that are still being made."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import triton.language as tl
+from triton.experimental.gluon.language import BlockedLayout
 from triton.runtime.interpreter import TensorHandle
 
 from gemmgen.verification.memory.misuse import misused
@@ -160,10 +162,10 @@ def check_halves(layout: Any, ctas: int) -> None:
         raise misused(f"a sum of {ctas} CTAs has the layout {layout.cga_layout}")
 
 
-def check_factors(a: Any, b: Any, total: Any) -> None:
-    """Raise `Misuse` unless multiply-adds can multiply these, where threads have them.
+def multiply_add(a: Any, b: Any, total: Any) -> Registers:
+    """The sum with a product added by multiply-adds; raise `Misuse` if they cannot.
 
-    Each needs its rows and columns of the sum; Triton takes steps of 16 along K.
+    A thread needs its rows and columns of the sum; Triton takes steps of 16 along K.
     """
     for number, one in enumerate((a, b)):
         layout = one.type.layout
@@ -176,3 +178,15 @@ def check_factors(a: Any, b: Any, total: Any) -> None:
         raise misused(
             f"[{rows}, {depth}] times [{other}, {columns}] is added to {list(sizes)}"
         )
+    data = np.matmul(a.handle.data, b.handle.data) + total.handle.data
+    return Registers(data, total.dtype, total.type.layout)
+
+
+def check_threads(layout: Any, warps: int) -> None:
+    """Raise `Misuse` unless a layout is one of all threads of so many warps."""
+    parent = layout.parent if isinstance(layout, Slice) else layout
+    if not isinstance(parent, BlockedLayout):
+        return
+    lanes, groups = map(math.prod, (parent.threads_per_warp, parent.warps_per_cta))
+    if (lanes, groups) != (_LANES, warps):
+        raise misused(f"a layout of {groups} warps of {lanes} in a program of {warps}")

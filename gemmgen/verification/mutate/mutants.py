@@ -42,6 +42,7 @@ EQUIVALENT = {
 _WHOLE_LINES = "rows that descriptors describe end at 16 bytes, so no K block is 1 long"
 _ONE_LINE = "every gemv of the table has a program for each {}, so none is beyond"
 _LINES = {"m": "row", "n": "column"}
+_EITHER_WAY = "strides find each element, whichever way blocks lie, in more time"
 _FEW_SUMS = "sums beyond 2^31 elements are those of a matrix of 2^37"
 _OWN_RESULTS = "results that are saved are made by the launcher, row by row"
 _ALONG = {
@@ -65,6 +66,7 @@ def mutants(plan: Plan, stem: str, source: str) -> Iterator[Mutant]:
             EQUIVALENT.get(one.family)
             or _same_in_gemv(plan, one.family, file, one.node)
             or _same_in_whole_lines(one.family, file)
+            or _same_by_pointers(one.family, file)
             or _same_in_gradients(plan, stem, one.family, one.node),
             file,
         )
@@ -152,6 +154,12 @@ def _same_in_whole_lines(family: str, schedule: str | None) -> str | None:
     """Why a K loop may end an element early where rows are described."""
     described = schedule is not None and SCHEDULES[schedule].described
     return _WHOLE_LINES if described and family == "last of K lost" else None
+
+
+def _same_by_pointers(family: str, schedule: str | None) -> str | None:
+    """Why the blocks of multiply-adds may lie in shared memory either way."""
+    by_fma = schedule is not None and SCHEDULES[schedule].by_fma
+    return _EITHER_WAY if by_fma and family == "block turned the other way" else None
 
 
 def _slots(holder: Any, key: Any) -> Iterator[tuple[Any, Any]]:

@@ -41,7 +41,8 @@ def trial_plans() -> tuple[Plan, ...]:
         plan for text in texts for plan in plans(parse(text.encode(), "self-test"))
     )
     learning = (one for one in _trained() if one.folder == one.name)
-    return first, *costed, *others, *learning
+    adding = (one for one, _ in _adding())
+    return first, *costed, *others, *adding, *learning
 
 
 @cache
@@ -76,7 +77,10 @@ def _streaming() -> tuple[Plan, str]:
 
 @cache
 def _adding() -> tuple[tuple[Plan, str | None], ...]:
-    return tuple((one, "simt") for one in plans(parse(ADDING.encode(), "self-test")))
+    return tuple(
+        (plan, next(one for one in plan.files if SCHEDULES[one].by_fma))
+        for plan in plans(parse(ADDING.encode(), "self-test"))
+    )
 
 
 @cache

@@ -12,6 +12,7 @@ _EXCHANGED = (
     "of exchanged sides those in one too are powers of two, which are one piece"
 )
 _HALVED = "a sum of 256 columns is halved four times to twice the least piece"
+_WHERE = "which thread has an element, and which bank, costs time alone"
 _LIKE = "of this sum the shape and the layout count, not what it holds"
 _CHOSEN = "nothing asks the tile of a call whom it stands for"
 
@@ -38,6 +39,16 @@ TILES: dict[str, tuple[Same, ...]] = {
     ),
     "_runtime/pipeline/simt.py": (
         Same("rounded before the epilogue", "like = acc.reshape", _LIKE),
+        Same("never taken", "if rows > columns:", _WHERE),
+        Same("always taken", "if rows > columns:", _WHERE),
+        Same("bound moved by one", "rows > columns", _WHERE),
+        Same("statement dropped", "columns //= 2", _WHERE),
+        Same("never taken", "1 if A_K_MAJOR else 4", _WHERE),
+        Same("always taken", "1 if A_K_MAJOR else 4", _WHERE),
+        Same("never taken", "1 if B_K_MAJOR else 4", _WHERE),
+        Same("always taken", "1 if B_K_MAJOR else 4", _WHERE),
+        Same("never taken", "if not K_MAJOR:", _WHERE),
+        Same("always taken", "if not K_MAJOR:", _WHERE),
     ),
     "_runtime/pipeline/sums.py": (
         Same("half in another layout", "", "the same values in other registers"),
@@ -130,6 +141,9 @@ _OLD_NAME = "Triton 3.6 has the old name"
 _LARGEST_FIRST = "Triton 3.6 places the largest first"
 
 TILES_ON_OLDEST: dict[str, tuple[Same, ...]] = {
+    "_runtime/pipeline/simt.py": (
+        Same("condition dropped", "getattr(async_copy, 'async_load'", _OLD_NAME),
+    ),
     "_runtime/pipeline/wgmma.py": (
         Same(
             "condition dropped",

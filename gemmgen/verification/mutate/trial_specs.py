@@ -204,10 +204,14 @@ ADDING = """
 gemmgen: 1
 targets: [sm_80]
 kernels:
-  - {name: along, op: gemm, layout: NT, dtype: fp32, schedule: [tiled, simt]}
-  - {name: across, op: gemm, layout: TN, dtype: fp32, schedule: [tiled, simt]}
+  - {name: added, op: gemm, layout: NT, dtype: fp32, schedule: [tiled, simt]}
+  - name: added_across
+    op: gemm
+    layout: TN
+    dtype: {a: fp32, out: bf16}
+    schedule: [tiled, simt]
 """
-"""Multiply-adds of sides along K, and of such as are not."""
+"""Multiply-adds of sides along K, and of such as are not, whose results are rounded."""
 
 CALLING = """
 gemmgen: 1
