@@ -157,12 +157,12 @@ def multiply_add(
         BLOCK_M, BLOCK_N, gl.num_warps(), A_K_MAJOR, B_K_MAJOR
     )
     acc = gl.zeros((BLOCK_M, BLOCK_N), gl.float32, SUM)
+    rest = K - (STAGES - 1) * BLOCK_K
     for i in range(tl.cdiv(K, BLOCK_K)):
         async_copy.wait_group(STAGES - 2)
-        ahead = i + STAGES - 1
-        a_ptr, b_ptr = begin_copies(
-            a_ptr, a_ring, b_ptr, b_ring, ahead % STAGES, K - ahead * BLOCK_K
-        )
+        free = (i + STAGES - 1) % STAGES
+        k_left = rest - i * BLOCK_K
+        a_ptr, b_ptr = begin_copies(a_ptr, a_ring, b_ptr, b_ring, free, k_left)
         blocks = (a_ring[0].index(i % STAGES), b_ring[0].index(i % STAGES))
         acc = multiply_blocks(blocks, acc, A_K_MAJOR, B_K_MAJOR)
     async_copy.wait_group(0)

@@ -17,7 +17,9 @@ def multiply_add_families() -> Iterator[tuple[str, Edit]]:
     yield "wait for copies dropped", dropped([_WAIT])
     yield "a group too few waited for", changed(_WAIT, 0, "{} + 1")
     yield "group not committed", dropped([_COMMIT])
-    yield "copied into another stage", replaced("ahead % STAGES", "i % STAGES")
+    yield "copied into another stage", replaced(
+        "(i + STAGES - 1) % STAGES", "i % STAGES"
+    )
     yield "stage of another block", replaced("i % STAGES", "(i + 1) % STAGES")
     yield "block copied again", replaced("ptr + step", "ptr")
     yield "step of another length", replaced(
@@ -26,7 +28,7 @@ def multiply_add_families() -> Iterator[tuple[str, Edit]]:
     mask = f"{_EXISTS} & ({_IS_LEFT})"
     yield "copied beyond K", passed_as("mask", mask, _EXISTS)
     yield "copied beyond the last line", passed_as("mask", mask, _IS_LEFT)
-    yield "more of K than is left", replaced("K - ahead * BLOCK_K", "K - i * BLOCK_K")
+    yield "more of K than is left", replaced("rest - i * BLOCK_K", "rest")
     yield "more of K than is left", replaced("K - i * BLOCK_K", "K")
     for side in ("a", "b"):
         yield "block of another split", replaced(
