@@ -184,6 +184,21 @@ def test_nothing_measured_decides_nothing() -> None:
     assert rules_for(untuned()["linear_bf16"], H200, {}) == ([], [])
 
 
+def test_far_from_what_was_timed_the_model_chooses_among_its_own_tiles() -> None:
+    """Of one large product alone none of the tiles near the fastest is for few rows."""
+    plan = untuned()["gemm_nt_tf32x3"]
+    large = Shape(4096, 4096, 4096)
+    (each,) = timed(plan, large).values()
+    near = {
+        tile: time for tile, time in each.items() if time <= 1.2 * min(each.values())
+    }
+    assert min(tile.m for tile in near) >= 64
+    rules, _ = rules_for(plan, H200, {large: near})
+    first = next(rule for rule in rules if rule.limits[0] >= 4)
+    assert first.tile.m == 16 and first.tile not in near
+    assert rules[-1].tile in near
+
+
 @pytest.mark.slow
 def test_the_first_table_is_for_descriptors_and_ends_for_every_triton() -> None:
     plan = untuned()["linear_bf16"]

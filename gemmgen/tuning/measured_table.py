@@ -1,11 +1,12 @@
 """From the times at a few shapes to a table for all: the model, corrected by them.
 
 A tile's time at a shape is the model's, times how far the model was off for that tile
-at the measured shapes near it.
+at the measured shapes near it. Far from all of them the model chooses among its own
+tiles too: tf32x3, timed at 4096 cubed alone, took tiles of 64 x 128 for four rows.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -27,6 +28,7 @@ from gemmgen.select.tuned.decision_list import ANY, Grid, Point, Rule, decide
 from gemmgen.select.tuned.tuning_file import Times, Tuning
 from gemmgen.select.waves import with_full_waves
 from gemmgen.spec.shapes import Shape
+from gemmgen.tuning.trials.candidates import AS_SLOW
 
 GRID = Grid(
     (1, 16, 32, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096, ANY),
@@ -135,10 +137,11 @@ def _decided(
     Calls of the shapes `beside` get to these rules too, and on to others from a row
     whose tile takes descriptors.
     """
-    found = dict.fromkeys(tile for each in times.values() for tile in each)
-    tiles = [tile for tile in found if not spills(tile, plan.product)]
-    if not tiles:
+    timed = dict.fromkeys(tile for each in times.values() for tile in each)
+    if not timed:
         return []
+    found = dict.fromkeys([*timed, *_like(timed, plan, target)])
+    tiles = [tile for tile in found if not spills(tile, plan.product)]
     errors = _errors(tiles, plan, target, times)
 
     def time(sizes: Sizes, tile: Tile) -> float:
@@ -151,6 +154,16 @@ def _decided(
         points += [Point(shape.sizes, known, _WEIGHT)] if known else []
     points += _passing(beside, tiles)
     return with_full_waves(decide(points, grid, price), times, target, _LEAST_GAIN)
+
+
+def _like(timed: Collection[Tile], plan: Plan, target: Target) -> Iterator[Tile]:
+    """The model's own tiles that take tensors as some of those that were timed do."""
+    described = {schedule_of(tile).described for tile in timed}
+    for table in plan.tables:
+        if table.target == target.name:
+            yield from (
+                tile for tile in table.tiles if schedule_of(tile).described in described
+            )
 
 
 def _passing(times: Times, tiles: Sequence[Tile]) -> Iterator[Point]:
@@ -173,17 +186,25 @@ def _passing(times: Times, tiles: Sequence[Tile]) -> Iterator[Point]:
 def _errors(
     tiles: Sequence[Tile], plan: Plan, target: Target, times: Times
 ) -> dict[Tile, list[tuple[Shape, float]]]:
-    """By tile, the logarithm of measured over predicted, less what all tiles share."""
+    """By tile, the logarithm of measured over predicted, less what all tiles share.
+
+    A tile without a time took longer than those that are kept.
+    """
     errors: dict[Tile, list[tuple[Shape, float]]] = {tile: [] for tile in tiles}
     for shape, each in times.items():
+        predicted = {
+            tile: predicted_time(shape, tile, plan.product, target) for tile in tiles
+        }
         off = {
-            tile: math.log(time / predicted_time(shape, tile, plan.product, target))
+            tile: math.log(time / predicted[tile])
             for tile, time in each.items()
             if tile in errors
         }
         shared = sorted(off.values())[len(off) // 2] if off else 0.0
-        for tile, error in off.items():
-            errors[tile].append((shape, error - shared))
+        slow = AS_SLOW * min(each.values())
+        for tile in tiles:
+            least = max(shared, math.log(slow / predicted[tile]))
+            errors[tile].append((shape, off.get(tile, least) - shared))
     return errors
 
 
