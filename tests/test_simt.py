@@ -1,5 +1,9 @@
-"""Multiply-adds of fp32: what the schedule serves, how a sum is spread over threads."""
+"""Multiply-adds of fp32: what the schedule serves, how a sum is spread over threads.
 
+And that faults of its copies, stages and edges are found with no GPU.
+"""
+
+import ast
 import math
 from pathlib import Path
 
@@ -7,6 +11,9 @@ import pytest
 
 from gemmgen.base.errors import SpecErrors
 from gemmgen.hardware.targets import TARGETS
+from gemmgen.output.alone import shared_texts
+from gemmgen.render.names.parts import SIMT as SHARED
+from gemmgen.render.names.parts import file_of
 from gemmgen.runtime.pipeline.simt import (
     row_layout,
     rows_cut,
@@ -17,6 +24,11 @@ from gemmgen.schedules import SCHEDULES
 from gemmgen.schedules.parts.tile import Product, Tile
 from gemmgen.select.plan import Plan
 from gemmgen.tables.layouts import LAYOUTS
+from gemmgen.verification.faults.multiply_adds import multiply_add_families
+from gemmgen.verification.mutate.host_mutants import device_mutants
+from gemmgen.verification.mutate.shared_trial import callers_of, trial_plans, written
+from gemmgen.verification.run.pool import run_properties
+from tests import folders
 from tests.test_tf32 import built
 
 SIMT = SCHEDULES["simt"]
@@ -135,3 +147,56 @@ def test_tiles_that_spill_are_known(
     m, n, stages, warps = tile
     one = Tile(m, n, 32, 8, stages, warps, "simt")
     assert SIMT.spills(one, Product("ieee", 4, 4, layout=layout)) == spills
+
+
+# -- faults ----------------------------------------------------------------------------
+
+
+def test_every_kind_of_fault_is_made_of_some_text() -> None:
+    """A pattern that the text outgrew would make no mutants and kill none."""
+    plan, file = callers_of(SHARED, "multiply_add")[0]
+    assert file is not None
+    own = folders.rendered(plan)[file_of(plan, file)]
+    nodes = [
+        node
+        for text in (shared_texts()[SHARED], own)
+        for node in ast.walk(ast.parse(text))
+    ]
+    never = [
+        (number, family)
+        for number, (family, edit) in enumerate(multiply_add_families())
+        if all(edit(node) is None for node in nodes)
+    ]
+    assert never == []
+
+
+def test_a_mutant_of_each_kind_dies(tmp_path: Path) -> None:
+    first = {}
+    for function, mutant in device_mutants(
+        trial_plans()[0], SHARED, shared_texts()[SHARED]
+    ):
+        if not mutant.equivalent:
+            first.setdefault(mutant.family, (function, mutant))
+    assert len(first) > 20
+    tried = [
+        (family, written(tmp_path / f"{family}{plan.name}", plan, changed, file=file))
+        for family, (function, mutant) in first.items()
+        for changed in [{SHARED: mutant.source}]
+        for plan, file in callers_of(SHARED, function)
+    ]
+    outcomes = run_properties([one for _, one in tried], "cpu", "quick", seed=1)
+    found = {
+        family
+        for (family, _), outcome in zip(tried, outcomes, strict=True)
+        if not outcome.ok
+    }
+    assert set(first) - found == set()
+
+
+def test_a_healthy_text_passes(tmp_path: Path) -> None:
+    subjects = [
+        written(tmp_path / plan.name, plan, {}, file=file)
+        for plan, file in callers_of(SHARED, "multiply_add")
+    ]
+    outcomes = run_properties(subjects, "cpu", "quick", seed=1)
+    assert [one.detail for one in outcomes if not one.ok] == []

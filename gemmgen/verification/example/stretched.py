@@ -60,7 +60,10 @@ def _splits(variant: Variant) -> bool:
 
 
 def stretched(plan: Plan, variant: Variant) -> Iterator[tuple[Variant, Case]]:
-    """Long sums, long sides and many parts, each with the tile to interpret it with."""
+    """Long sums, long sides and many parts, each with the tile to interpret it with.
+
+    Where a tile's sides decide which thread has what, one that is far from a square.
+    """
     if variant.specialized:
         block = replace(variant.block, k=4 * variant.block.k)
         case = Case((block.m,), block.n, 4096 + 512)
@@ -77,6 +80,9 @@ def stretched(plan: Plan, variant: Variant) -> Iterator[tuple[Variant, Case]]:
         sixteen = _block(variant, 128, 128, 64)
         m, n = (323, 2) if variant.of_a_column else (2, 323)
         yield variant.cut_to(sixteen), numbered(plan, Case((m,), n, 70))
+    if SCHEDULES[variant.schedule].by_fma:
+        high = variant.cut_to(_block(variant, 256, 16, 16))
+        yield high, numbered(plan, Case((m,), n, 70))
     if variant.parts > 1:
         yield from _in_parts(plan, variant)
     if (_splits(variant) and not _streams(variant)) or variant.described(plan):

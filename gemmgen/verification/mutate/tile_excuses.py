@@ -47,6 +47,8 @@ TILES: dict[str, tuple[Same, ...]] = {
         Same("always taken", "1 if A_K_MAJOR else 4", _WHERE),
         Same("never taken", "1 if B_K_MAJOR else 4", _WHERE),
         Same("always taken", "1 if B_K_MAJOR else 4", _WHERE),
+        Same("bound of min or max dropped", "min(32, ", _WHERE, "lanes = 32\n"),
+        Same("bound of min or max dropped", "max(1, 32", _WHERE, "rows = 1\n"),
         Same("never taken", "if not K_MAJOR:", _WHERE),
         Same("always taken", "if not K_MAJOR:", _WHERE),
     ),
@@ -142,7 +144,12 @@ _LARGEST_FIRST = "Triton 3.6 places the largest first"
 
 TILES_ON_OLDEST: dict[str, tuple[Same, ...]] = {
     "_runtime/pipeline/simt.py": (
-        Same("condition dropped", "getattr(async_copy, 'async_load'", _OLD_NAME),
+        Same(
+            "condition dropped",
+            "getattr(async_copy, 'async_load'",
+            _OLD_NAME,
+            "copy_block = async_copy.async_copy_global_to_shared\n",
+        ),
     ),
     "_runtime/pipeline/wgmma.py": (
         Same(
