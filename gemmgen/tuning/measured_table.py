@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from gemmgen.cost.resources import spills
-from gemmgen.cost.time import Sizes, predicted_time
+from gemmgen.cost.time import Sizes, best_stages, predicted_time
 from gemmgen.hardware.targets import Target
 from gemmgen.schedules import schedule_of
 from gemmgen.schedules.parts.tile import Tile
@@ -157,13 +157,16 @@ def _decided(
 
 
 def _like(timed: Collection[Tile], plan: Plan, target: Target) -> Iterator[Tile]:
-    """The model's own tiles that take tensors as some of those that were timed do."""
+    """The model's own tiles that take tensors as some of those that were timed do.
+
+    As deep as the target's rates call for, which may be newer than the plan's.
+    """
     described = {schedule_of(tile).described for tile in timed}
     for table in plan.tables:
-        if table.target == target.name:
-            yield from (
-                tile for tile in table.tiles if schedule_of(tile).described in described
-            )
+        for tile in table.tiles if table.target == target.name else ():
+            stages = best_stages(tile, plan.product, target)
+            if stages and schedule_of(tile).described in described:
+                yield replace(tile, stages=stages)
 
 
 def _passing(times: Times, tiles: Sequence[Tile]) -> Iterator[Point]:
