@@ -47,8 +47,6 @@ TILES: dict[str, tuple[Same, ...]] = {
         Same("always taken", "1 if A_K_MAJOR else 4", _WHERE),
         Same("never taken", "1 if B_K_MAJOR else 4", _WHERE),
         Same("always taken", "1 if B_K_MAJOR else 4", _WHERE),
-        Same("bound of min or max dropped", "min(32, ", _WHERE, "lanes = 32\n"),
-        Same("bound of min or max dropped", "max(1, 32", _WHERE, "rows = 1\n"),
         Same("never taken", "if not K_MAJOR:", _WHERE),
         Same("always taken", "if not K_MAJOR:", _WHERE),
     ),
